@@ -12,38 +12,40 @@ static const struct command {
     const char *name, *summary;
     int (*run)(int argc, char **argv);
 } commands[] = {
-    {"push", "be one worker of a job, against a running service", push_command},
-    {"local", "fork all workers of a job, against a running service", local_command},
-    {"compare", "gradpool beside gloo, Open MPI and plain sockets", compare_command},
-    {"ddp", "training with DistributedDataParallel, beside gloo's own", ddp_command},
-    {"idle", "what connected jobs cost that have nothing to do", idle_command},
-    {"backup", "rounds that close before the slowest worker, on a virtual clock", backup_command},
-    {"budget", "system calls, wake-ups and allocations a GiB", budget_command},
-    {"kernels", "the sums and update rules beside memcpy", kernels_command},
+    {"push", "one worker of a job of a running service", push_command},
+    {"local", "all workers of a job of a running service", local_command},
+    {"compare", "gradpool compared with gloo, Open MPI and plain sockets", compare_command},
+    {"ddp", "training with DistributedDataParallel, compared with gloo", ddp_command},
+    {"idle", "cost of connected jobs without work", idle_command},
+    {"backup", "rounds that close before the slowest worker, live or on a virtual clock",
+     backup_command},
+    {"budget", "system calls, wake-ups and allocations for each GiB", budget_command},
+    {"kernels", "speed of sums and update rules, relative to memcpy", kernels_command},
     {"simulate", "a week of jobs through the packer, on a virtual clock", simulate_command},
-    {"durability", "what copies of parameters cost a job", durability_command},
-    {"explore", "streams of trials under elastic and fixed allocations", explore_command},
-    {"faults", "kills, stops and cuts at random; every element checked", faults_command},
-    {"fences", "what a hostile tenant takes from rounds and joins of others", fences_command},
-    {"migrate", "what a job notices of its tasks' migrations", migrate_command},
-    {"names", "many named tensors beside one of the same bytes", names_command},
-    {"parameters", "a model of 5,000 small parameters at each door", parameters_command},
-    {"resize", "what the others notice when a worker joins or leaves", resize_command},
-    {"savings", "cores that jobs hold dedicated and shared, on a live service", savings_command},
-    {"stragglers", "a slow lane, and how much of what it costs is won back", stragglers_command},
+    {"durability", "cost of copies of parameters", durability_command},
+    {"explore", "streams of trials with elastic and fixed numbers of workers", explore_command},
+    {"faults", "random kills, stops and cut connections; every element is checked", faults_command},
+    {"fences", "effect of a hostile tenant on rounds and joins of others", fences_command},
+    {"migrate", "pauses of a job when its tasks migrate", migrate_command},
+    {"names", "many named tensors, compared with one tensor of the same bytes", names_command},
+    {"parameters", "a model of 5,000 small parameters with each integration", parameters_command},
+    {"resize", "pauses of a job when a worker joins or leaves", resize_command},
+    {"savings", "cores that jobs save by sharing lanes, on a live service", savings_command},
+    {"stragglers", "a slow lane, and the speed that policies recover", stragglers_command},
     {"tables", "tables of keyed rows: updates, pulls and pushes, memory, clocks", tables_command},
-    {"tasks", "what a service with very many tasks holds", tasks_command},
+    {"tasks", "memory of a service with very many tasks", tasks_command},
 };
 #define COMMANDS (sizeof commands / sizeof *commands)
 
 static void print_help(FILE *out)
 {
-    fputs("Usage: gradpool-bench COMMAND [OPTION...]\n\n"
-          "Measures gradpool and what it is compared with; every result is checked.\n\n",
-          out);
+    fputs(
+        "Usage: gradpool-bench COMMAND [OPTION...]\n\n"
+        "Measures gradpool and the systems that it is compared with. Every result is checked.\n\n",
+        out);
     for (size_t i = 0; i < COMMANDS; i++)
         fprintf(out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-    fputs("\n`gradpool-bench COMMAND --help` says more.\n", out);
+    fputs("\n`gradpool-bench COMMAND --help` lists the options.\n", out);
 }
 
 /* A command whose output cannot be written has failed. */

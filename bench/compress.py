@@ -171,7 +171,8 @@ class Worker:
         return total
 
     def pushed_bytes(self, job):
-        """Returns the bytes that the service has counted, when two successive answers are equal."""
+        """Asks the service for the counted bytes until two successive answers are equal, and
+        returns them."""
         last = None
         while True:
             answer = subprocess.run([self.options.build / 'gradpool', 'jobs', '--json'],
@@ -213,7 +214,7 @@ def run_workers(service, options):
 
 
 def merged(of_ranks, steps):
-    """Returns one line for each kind and turn, with values of one step."""
+    """Yields one line for each codec and turn, with means of one step."""
     for lines in zip(*of_ranks):
         first = lines[0]
         yield {'kind': first['kind'], 'turn': first['turn'], 'accuracy': first['accuracy'],

@@ -30,16 +30,16 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_MOVING, TARGET_LOST, C_ABORTED, SEND_ABORT),
     ROW(C_MOVING, SOURCE_LOST, C_ABORTED, RECOVER),
 
-    /* In this state only the store decides (M4). A loss has no effect here, because the next
-     * message to the lost side reports the loss again (M6). */
+    /* In state COMMITTING only the answer of the store matters (M4). A loss has no effect here,
+     * because the next message to the lost side reports the loss again (M6). */
     ROW(C_COMMITTING, ROUTE_WRITTEN, C_COMMITTED, SEND_ACTIVATE),
     ROW(C_COMMITTING, REFUSED, C_ABORTED, SEND_ABORT),
     ROW(C_COMMITTING, TIMEOUT, C_COMMITTING, NONE),
     ROW(C_COMMITTING, SOURCE_LOST, C_COMMITTING, NONE),
     ROW(C_COMMITTING, TARGET_LOST, C_COMMITTING, NONE),
 
-    /* After the switch nothing is aborted: after a time-out the coordinator repeats its message
-     * (M2). */
+    /* After the switch no migration is aborted: after a time-out the coordinator repeats its
+     * message (M2). */
     ROW(C_COMMITTED, ACTIVATED, C_ACTIVATED, NONE),
     ROW(C_COMMITTED, RELEASED, C_RELEASED, NONE),
     ROW(C_COMMITTED, SOURCE_LOST, C_RELEASED, NONE),
@@ -58,7 +58,8 @@ static const struct row table[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT] = {
     ROW(C_RELEASED, TIMEOUT, C_RELEASED, SEND_ACTIVATE),
     ROW(C_RELEASED, RELEASED, C_RELEASED, NONE),
 
-    /* After the end, late messages have no effect. Only the loss of the owner has one. */
+    /* After the end of a migration late messages have no effect. Only the loss of the owner causes
+     * an action. */
     ROW(C_DONE, ACTIVATED, C_DONE, NONE),
     ROW(C_DONE, RELEASED, C_DONE, NONE),
     ROW(C_DONE, SOURCE_LOST, C_DONE, NONE),

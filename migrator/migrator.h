@@ -85,8 +85,9 @@ enum migrator_action {
     /* free the memory of the task; after RELEASE answer held announcements with "moved", and send
      * RELEASED */
     MIGRATOR_A_FREE,
-    MIGRATOR_A_THAW,   /* serve again, beginning with held announcements */
-    MIGRATOR_A_REFUSE, /* the table has no such row: the peer has made an error */
+    MIGRATOR_A_THAW, /* serve again, beginning with held announcements */
+    /* refuse the event: the table has no row for it, because the peer has made an error */
+    MIGRATOR_A_REFUSE,
     MIGRATOR_ACTION_COUNT,
 };
 

@@ -77,8 +77,9 @@ struct packer_tensor {
 };
 
 struct packer_request {
-    const char *policy;       /* one of packer_policies(); NULL: the default */
-    uint32_t workers;         /* number of the job's workers; `dedicated` uses one lane for each */
+    const char *policy; /* one of packer_policies(); NULL: the default */
+    /* number of the job's workers; `dedicated` uses one lane for each worker */
+    uint32_t workers;
     uint64_t piece_bytes_max; /* maximum size of a piece; 0: PACKER_PIECE_BYTES_MAX */
     uint64_t job_key; /* number of the job; round-robin begins at another lane for each number */
     const struct packer_lane *lanes; /* sorted by id */

@@ -14,8 +14,8 @@ struct backup_arguments {
     bool is_virtual, is_fast_rate, is_quick, is_check, is_json;
     const char *grid, *digits, *jitter, *problem, *times, *rules, *transport;
     uint32_t absence;
-    uint64_t seeds;   /* 0: all seeds of the grid */
-    uint64_t unit_ms; /* 0: 20 ms */
+    uint64_t seeds;   /* number of first seeds that are run; 0: all seeds of the grid */
+    uint64_t unit_ms; /* real time of a unit of time; 0: 20 ms */
 };
 
 enum {
@@ -38,26 +38,30 @@ enum {
 
 static const struct argp_option options[] = {
     {"virtual", KEY_VIRTUAL, 0, 0,
-     "training runs on a virtual clock (default: 16 processes on a service of their own)"},
+     "train on a virtual clock (default: 16 processes with a separate service)"},
     {"grid", KEY_GRID, "FILE", 0, "problems, step times, rules and seeds (default: built in)"},
     {"digits", KEY_DIGITS, "FILE", 0,
      "images as bench/backup/training/digits.py writes them (default: drawn from a seed)"},
     {"jitter", KEY_JITTER, "FILE", 0,
      "variation of step times (default: bench/backup/worker_jitter.csv)"},
-    {"rate-2", KEY_FAST_RATE, 0, 0, "softmax regression at rate 2, where no static k is good"},
-    {"quick", KEY_QUICK, 0, 0, "a part of the grid that takes seconds"},
-    {"check", KEY_CHECK, 0, 0, "only the runs whose outcome is known"},
-    {"problem", KEY_PROBLEM, "NAME", 0, "only that problem"},
-    {"times", KEY_TIMES, "NAME", 0, "only those step times"},
+    {"rate-2", KEY_FAST_RATE, 0, 0,
+     "only softmax regression with learning rate 2, for which no static k is good"},
+    {"quick", KEY_QUICK, 0, 0, "only a part of the grid, for some seconds"},
+    {"check", KEY_CHECK, 0, 0, "repeat only the runs whose result is known, and compare"},
+    {"problem", KEY_PROBLEM, "NAME", 0, "only this problem"},
+    {"times", KEY_TIMES, "NAME", 0, "only these step times"},
     {"rules", KEY_RULES, "LIST", 0,
-     "only these, with commas: static:K, auto, auto + second, before, dbw, blind, adasync:K, all"},
+     "only these rules, separated by commas: static:K, auto, auto + second, before, dbw, blind, "
+     "adasync:K, all"},
     {"seeds", KEY_SEEDS, "N", 0, "only the first N seeds"},
     {"absence", KEY_ABSENCE, "N", 0,
-     "a rank that was dropped in N rounds in a row is waited for (default: never)"},
-    {"transport", KEY_TRANSPORT, "tcp|shm", 0, "without --virtual: only that transport"},
+     "after N rounds without a rank a round waits for this rank (default: never)"},
+    {"transport", KEY_TRANSPORT, "tcp|shm", 0, "without --virtual: only this transport"},
     {"unit", KEY_UNIT, "MS", 0,
-     "without --virtual: real time of a unit, 20 by default; more where few cores run all workers"},
-    {"json", KEY_JSON, 0, 0, "a line for each row, rule and seed, then one of the bars"},
+     "without --virtual: milliseconds of a unit of time (default 20); use more if few cores run "
+     "all workers"},
+    {"json", KEY_JSON, 0, 0,
+     "a line of JSON for each row, rule and seed, then one line with the bars"},
     {0},
 };
 
@@ -198,14 +202,15 @@ static int run(const struct backup_arguments *a, struct study *study)
 
 /* --- live --- */
 
-/* Returns whether the rule needs no second gradients and no estimates from before the round, which
- * a service does not have. */
+/* Returns whether a service can run the rule. A service supports neither second gradients nor the
+ * rule that decides before the round with the estimates of `auto`. */
 static bool is_live_rule(const struct grid_rule *rule)
 {
     return !rule->has_second && rule->rule != BACKUP_BEFORE;
 }
 
-/* Leaves calm workers, one slow worker and jitter, and without --rules three rules. */
+/* Reduces the whole grid to a live run: three step times (calm workers, one slow worker, jitter)
+ * and, without --rules, three rules. */
 static int grid_make_live(const struct backup_arguments *a, struct grid *ret_grid)
 {
     size_t times = 0;
@@ -260,9 +265,9 @@ int backup_command(int argc, char **argv)
         parse,
         NULL,
         "Train small models with rounds that close before the slowest worker arrives, and compare "
-        "the rules that close them: live with all ranks, on a virtual clock with the best static "
-        "number.\v"
-        "Virtual times are in units of about one gradient; messages and sums take no time. Live, a "
+        "the rules that decide when a round closes. A live run compares them with rounds that wait "
+        "for all ranks, a run on a virtual clock with the best static number of gradients.\vA unit "
+        "of virtual time is about one gradient; messages and sums take no time. In a live run a "
         "unit is 20 ms.",
         NULL,
         NULL,

@@ -1,4 +1,4 @@
-/* Time of a decision, measured with the real clock. */
+/* Measures the time of a decision with the real clock. */
 #ifndef GRADPOOL_BENCH_BACKUP_DECISIONS_H
 #define GRADPOOL_BENCH_BACKUP_DECISIONS_H
 

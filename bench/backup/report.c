@@ -61,7 +61,9 @@ void report_table(const struct study *study, bool is_deepest)
 {
     const struct grid *g = study->grid;
     size_t target = is_deepest ? GRID_TARGETS - 1 : STUDY_ALL;
-    printf("Time to target over that of the row's best static k: geometric mean\n\n%-20s", "rule");
+    printf("Time to the target divided by the time of the row's best static k: geometric "
+           "mean\n\n%-20s",
+           "rule");
     for (size_t i = 0; i < g->times_count; i++)
         printf(" %6.6s", g->times[i].name);
     printf(" %6s %6s %6s\n", "all", "p90", "missed");

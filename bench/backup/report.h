@@ -23,7 +23,7 @@ void report_bars(const struct study *study, const struct report_kind *kind,
 bool report_equals(const struct grid_check *check, const struct virtual_result *result);
 /* Runs the checks of the grid. Checks on digits need `are_digits_read`. Returns the number of runs
  * with a static k whose result differs from the check. Runs of other rules are printed but not
- * counted. Returns -errno. */
+ * counted. A negative result is -errno. */
 int report_checks(const struct study *study, bool are_digits_read);
 
 #endif

@@ -14,7 +14,8 @@ struct study {
     const struct digits *digits;
     const struct jitter *jitter;
     uint32_t absence;
-    struct virtual_result *results; /* index: problem, times, straggler, rule, seed */
+    /* results of all runs; index: problem, times, straggler, rule, seed */
+    struct virtual_result *results;
 };
 
 /* Ratios of a rule to the best static k of each row, over rows and seeds. */

@@ -13,13 +13,13 @@
 #define ALLOCATIONS_BYTES (ALLOCATIONS_ROWS * sizeof(struct allocations_row))
 
 struct allocations_row {
-    int32_t pid; /* 0: free */
+    int32_t pid; /* process whose allocations the row counts; 0: the row is free */
     uint64_t count;
 };
 
-/* Returns whether allocations are counted. Unless the library is loaded, starts this program again
- * with it. Returns false without the library (sanitizers exclude it). `argv`: arguments of the
- * command. */
+/* Returns whether allocations are counted. If the counting library is not loaded, starts this
+ * program again with the library. Returns false if there is no library, as in builds with
+ * sanitizers. `argv`: arguments of the command. */
 bool allocations_counted(const char *command, int argc, char **argv);
 /* Returns the number of allocations of all threads of the process so far. */
 uint64_t allocations_of(pid_t pid);

@@ -16,13 +16,13 @@
 
 struct budget {
     uint32_t rounds;
-    uint64_t tensor_bytes; /* 0: one short and one long tensor */
+    uint64_t tensor_bytes; /* size of a tensor; 0: one run with 4 KiB, and one with 4 MiB */
     uint32_t tensors;      /* number of tensors in a group */
     bool is_json, counts_allocations;
     struct service service;
 };
 
-/* Counts for each role, over equal numbers of rounds. */
+/* Counts for each role (server, worker), over equal numbers of rounds. */
 struct counted {
     struct trace_counts calls[TRACE_ROLES];
     uint64_t sleeps[TRACE_ROLES], allocations[TRACE_ROLES];
@@ -32,10 +32,11 @@ struct counted {
 enum { KEY_ROUNDS = 1000, KEY_BYTES, KEY_TENSORS, KEY_JSON };
 
 static const struct argp_option options[] = {
-    {"rounds", KEY_ROUNDS, "N", 0, "rounds counted (default 50)"},
-    {"bytes", KEY_BYTES, "N", 0, "size of the tensor (default: 4 KiB, then 4 MiB)"},
-    {"tensors", KEY_TENSORS, "N", 0, "so many of that size, as one group (default 1)"},
-    {"json", KEY_JSON, 0, 0, "one JSON line a cell"},
+    {"rounds", KEY_ROUNDS, "N", 0, "number of counted rounds (default 50)"},
+    {"bytes", KEY_BYTES, "N", 0, "size of a tensor (default: first 4 KiB, then 4 MiB)"},
+    {"tensors", KEY_TENSORS, "N", 0,
+     "number of tensors of that size, pushed as one group (default 1)"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each cell"},
     {0},
 };
 
@@ -175,9 +176,9 @@ int budget_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Count what gradpool asks of the kernel for a GiB pushed by 4 workers: system calls, those "
-        "that grow or shrink memory, wake-ups and allocations, of the lane's process and of all "
-        "workers. It starts its own service.",
+        "Count system calls, system calls that grow or shrink memory, wake-ups and allocations for "
+        "each GiB that 4 workers push: of the lane's process, and of all workers. The command "
+        "starts a separate service.",
         NULL,
         NULL,
         NULL};

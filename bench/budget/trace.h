@@ -23,8 +23,8 @@ int trace_start(const pid_t *servers, size_t servers_count, const pid_t *workers
 /* Ends the trace. `ret_counts`: one for each role. NULL is fine. */
 void trace_stop(struct trace *trace, struct trace_counts *ret_counts);
 
-/* Returns the number of voluntary sleeps of all threads of a process. It equals the number of their
- * wake-ups. */
+/* Returns the number of voluntary sleeps of all threads of a process. This number equals the number
+ * of their wake-ups. */
 uint64_t trace_sleeps(pid_t pid);
 
 #endif

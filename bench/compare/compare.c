@@ -83,8 +83,8 @@ static int add(struct cell *cell, const struct segment *s)
     return 0;
 }
 
-/* Runs one turn. `counts`: the times of the turn are recorded. Wrong elements are recorded in any
- * case. */
+/* Runs one turn. `counts`: whether the times of the turn are recorded. Wrong elements are always
+ * recorded. */
 static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool counts,
                      uint64_t *ret_round_ns)
 {

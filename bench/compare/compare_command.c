@@ -19,15 +19,18 @@ enum {
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0,
-     "4 workers and 4 KiB, 1, 4, 64 MiB, 1000 x 400 B only, a third of a second a cell"},
-    {"json", KEY_JSON, 0, 0, "one JSON line a cell"},
+     "only 4 workers, and 4 KiB, 1, 4, 64 MiB and 1000 x 400 B; a third of a second for each cell"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each cell"},
     {"workers", KEY_WORKERS, "N", 0, "only this number of workers, a power of two"},
-    {"bytes", KEY_BYTES, "N", 0, "only this size of the tensor, a multiple of 4"},
-    {"tensors", KEY_TENSORS, "N", 0, "so many tensors of that size, as one group (default 1)"},
-    {"systems", KEY_SYSTEMS, "LIST", 0, "only these: gradpool,sockets,gloo,openmpi"},
-    {"cell-ms", KEY_CELL, "MS", 0, "time of a cell's rounds (default 2000)"},
+    {"bytes", KEY_BYTES, "N", 0, "only this size of a tensor, a multiple of 4"},
+    {"tensors", KEY_TENSORS, "N", 0,
+     "number of tensors of that size, pushed as one group (default 1)"},
+    {"systems", KEY_SYSTEMS, "LIST", 0,
+     "only these systems, separated by commas: gradpool,sockets,gloo,openmpi"},
+    {"cell-ms", KEY_CELL, "MS", 0, "total time of the rounds of a cell (default 2000)"},
     {"slow-rank", KEY_SLOW, "N", 0,
-     "each worker pauses 1 ms before each round, this one 10 ms; for what is wrong, not for times"},
+     "this rank pauses 10 ms before each round, and all others 1 ms; to find wrong results, not to "
+     "measure times"},
     {0},
 };
 
@@ -108,9 +111,9 @@ int compare_command(int argc, char **argv)
         parse,
         NULL,
         "Compare gradpool with PyTorch's gloo, with Open MPI, and with a server written by hand "
-        "over plain sockets: in one run, turn by turn, on the same cores, each result checked.\v"
-        "A system that is not installed is skipped, with a line on standard error. Exit code: 1 "
-        "when an element was wrong or a system failed in mid-run.",
+        "over plain sockets. Turns of the systems alternate in one run on the same cores, and each "
+        "result is checked.\vA system that is not installed is skipped, with a line on standard "
+        "error. Exit code: 1 if an element was wrong or a system failed during the run.",
         NULL,
         NULL,
         NULL};

@@ -53,8 +53,9 @@ static void print_machine(void)
     uname(&host);
     fprintf(stderr,
             "%ld cores, Linux %s, %s; tcp: %s, rmem %s, wmem %s; load %s\n"
-            "GiB: of gradients, workers x bytes x rounds. CPU: all processes, user and system. A "
-            "server moves 2 bytes a byte pushed, a ring of 4 workers 1.5, of 2 workers 1.\n",
+            "GiB: of gradients, workers x bytes x rounds. CPU: all processes, user and system. For "
+            "each pushed byte a server transfers 2 bytes, a ring of 4 workers 1.5, a ring of 2 "
+            "workers 1.\n",
             sysconf(_SC_NPROCESSORS_ONLN), host.release, host.machine,
             read_line("/proc/sys/net/ipv4/tcp_congestion_control", congestion, sizeof congestion),
             read_line("/proc/sys/net/ipv4/tcp_rmem", rmem, sizeof rmem),

@@ -10,16 +10,17 @@
 #include <stdio.h>
 
 #define CREW_WORKERS_MAX 64
-#define CREW_SEATS_MAX (CREW_WORKERS_MAX + 1) /* workers, and a server of the system */
+/* maximum number of processes of a crew: the workers, and a server of the system */
+#define CREW_SEATS_MAX (CREW_WORKERS_MAX + 1)
 
 struct crew;
 
 struct system {
     const char *name, *transport;
-    bool uses_service;    /* whether the gradpool service is its server */
-    bool has_server_seat; /* whether its server is a process of the crew */
-    /* Results replace the gradients. After r rounds a sum has grown by workers^(r-1). For powers of
-     * two this is exact until the exponent overflows. */
+    bool uses_service;    /* whether the system's server is the gradpool service */
+    bool has_server_seat; /* whether the system's server is a process of the crew */
+    /* Whether results replace the gradients in memory. After r rounds a sum has then grown by the
+     * factor workers^(r-1). For powers of two this factor is exact until the exponent overflows. */
     bool is_in_place;
     bool takes_groups; /* whether the system can push many tensors in one call */
     /* Starts the processes and records each with crew_note(). -ENOENT: the system is not installed,
@@ -37,8 +38,9 @@ struct crew {
     int listen_fd;
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
-    FILE *in[CREW_SEATS_MAX]; /* index: rank; the system's server is last */
-    char *line;               /* last line of a seat */
+    /* streams from the processes; index: rank, the system's server last */
+    FILE *in[CREW_SEATS_MAX];
+    char *line; /* last line that a seat has sent */
     size_t line_bytes;
     uint32_t next_round;
     bool is_up;
@@ -59,7 +61,7 @@ struct segment {
 int crew_start(struct crew *crew, const struct system *system, const struct service *service,
                uint32_t workers);
 int crew_await(struct crew *crew);
-/* `bytes`: sum over all tensors of a round. */
+/* Sets the tensors of a round in all processes. `bytes`: sum over all tensors. */
 int crew_resize(struct crew *crew, uint64_t bytes, uint32_t tensors);
 int crew_run(struct crew *crew, struct segment *segment);
 /* Ends all processes. May be called for a crew that did not start. */

@@ -1,4 +1,5 @@
-/* Starts workers in Python. Sets environment variables of this process for them. */
+/* Starts workers in Python. The workers inherit environment variables, which are set in this
+ * process. */
 #include "bench/compare/interpreter.h"
 
 #include "bench/lib/host.h"
@@ -24,7 +25,7 @@ int interpreter_start(struct crew *crew, const char *script)
 {
     char path[PATH_MAX], workers[16];
     if (process_find_beside(script, path, sizeof path) < 0) {
-        fprintf(stderr, "gradpool-bench: %s is not beside gradpool-bench\n", script);
+        fprintf(stderr, "gradpool-bench: %s is not in the folder of gradpool-bench\n", script);
         return -ENOENT;
     }
     snprintf(workers, sizeof workers, "%u", crew->workers);

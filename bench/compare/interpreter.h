@@ -1,4 +1,4 @@
-/* Workers that are Python programs, beside this program in the build folder. */
+/* Workers that are Python programs, in the same build folder as this program. */
 #ifndef GRADPOOL_BENCH_INTERPRETER_H
 #define GRADPOOL_BENCH_INTERPRETER_H
 

@@ -1,4 +1,4 @@
-/* Does what the conductor requests. Owns the socket and the round times; the system owns its
+/* Executes the requests of the conductor. Owns the socket and the round times; the system owns its
  * memory. */
 #include "bench/compare/seat.h"
 

@@ -18,7 +18,8 @@
 
 struct seat {
     const char *address; /* name of the conductor's abstract socket, without the leading zero */
-    uint32_t rank;       /* the value `workers` means the system's server, whose gradient is NULL */
+    /* rank of a worker; the system's server has the number `workers`, and its gradient is NULL */
+    uint32_t rank;
     uint32_t workers;
 };
 
@@ -27,10 +28,10 @@ struct seat_work {
     int (*resize)(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result);
     int (*round)(void *context);
-    int (*settle)(void *context); /* called after the clocks were read; may be NULL */
+    int (*settle)(void *context); /* ends the run after the clocks were read; may be NULL */
 };
 
-/* Returns after "quit" or at the end of the socket. */
+/* Executes the conductor's requests. Returns after "quit" or at the end of the socket. */
 int seat_run(const struct seat *seat, const struct seat_work *work, void *context);
 
 #endif

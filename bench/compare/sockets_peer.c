@@ -1,6 +1,7 @@
 /* The lower bound: a simple server over plain TCP sockets. One thread reads a piece from every
- * worker, sums, and writes the result back. It has no messages, handles no failures, and sums one
- * tensor at a time. Server and workers use the same cores as gradpool's lane and workers. */
+ * worker, sums, and writes the result back. The server has no messages, handles no failures, and
+ * sums one tensor at a time. Server and workers use the same cores as gradpool's lane and
+ * workers. */
 #include "bench/compare/seat.h"
 #include "bench/compare/systems.h"
 #include "bench/lib/host.h"

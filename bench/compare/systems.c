@@ -106,7 +106,7 @@ static int start_gloo(struct crew *crew)
 {
     char script[PATH_MAX], workers[16];
     if (process_find_beside("gloo_worker.py", script, sizeof script) < 0)
-        return absent(crew, "gloo_worker.py is not beside gradpool-bench");
+        return absent(crew, "gloo_worker.py is not in the folder of gradpool-bench");
     snprintf(workers, sizeof workers, "%u", crew->workers);
     char *argv[] = {(char *)BENCH_PYTHON, script, crew->address, workers, NULL};
     return spawn(crew, argv);

@@ -15,18 +15,20 @@ struct turn_figures {
 };
 
 struct turns {
-    const struct system *systems; /* all systems; turns_ratio() divides by the first one */
+    /* all systems; turns_ratio() divides by the figures of the first system */
+    const struct system *systems;
     size_t systems_count;
-    uint32_t workers, turns_count, rounds; /* workers of a system; turns; rounds of a turn */
+    /* numbers of: workers of a system; turns; rounds of a turn */
+    uint32_t workers, turns_count, rounds;
     struct crew crews[TURNS_SYSTEMS_MAX];
     struct turn_figures figures[TURNS_SYSTEMS_MAX][STATISTICS_TURNS_MAX];
     uint64_t wrong; /* number of wrong elements over all turns */
 };
 
-/* Starts the workers of every system. Returns a negative errno, with a text on standard error;
- * The caller calls turns_end() also after an error. */
+/* Starts the workers of every system. Returns a negative errno, with a text on standard error. The
+ * caller calls turns_end() also after an error. */
 int turns_start(struct turns *turns, const struct service *service);
-/* `bytes`: sum over the `tensors` of a round. */
+/* Sets the tensors of a round of the system. `bytes`: sum over all `tensors`. */
 int turns_resize(struct turns *turns, size_t system, uint64_t bytes, uint32_t tensors);
 /* Runs `warm_rounds` rounds of each system, then all turns. */
 int turns_run(struct turns *turns, uint32_t warm_rounds);

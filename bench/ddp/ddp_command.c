@@ -1,5 +1,6 @@
-/* `ddp`: trains with PyTorch's DistributedDataParallel. In turns gloo and gradpool average the
- * gradients. Owns the service and the workers of both systems (peers/ddp_worker.py). */
+/* `ddp`: trains with PyTorch's DistributedDataParallel. Turns in which gloo averages the gradients
+ * alternate with turns in which gradpool does. Owns the service and the workers of both systems
+ * (peers/ddp_worker.py). */
 #include "bench/commands.h"
 #include "bench/compare/crew.h"
 #include "bench/compare/interpreter.h"
@@ -34,18 +35,18 @@ struct ddp {
     struct figures ratios[MODELS]; /* gradpool's figures divided by gloo's */
     uint32_t turns_count;
     uint64_t turn_ns, wrong;
-    const char *model; /* NULL: all models */
+    const char *model; /* only model that is measured; NULL: all models */
     bool is_json, is_quick;
 };
 
 enum { KEY_QUICK = 1000, KEY_JSON, KEY_TURNS, KEY_TURN_MS, KEY_MODEL };
 
 static const struct argp_option options[] = {
-    {"quick", KEY_QUICK, 0, 0, "three turns of a third of a second of each"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON a row; the last line has the ratios"},
-    {"turns", KEY_TURNS, "N", 0, "of each, one after the other (default 9)"},
-    {"turn-ms", KEY_TURN_MS, "MS", 0, "how long about (default 1000)"},
-    {"model", KEY_MODEL, "mlp|cnn", 0, "(default: both)"},
+    {"quick", KEY_QUICK, 0, 0, "three turns of each system, a third of a second each"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each row; the last line has the ratios"},
+    {"turns", KEY_TURNS, "N", 0, "turns of each system, which alternate (default 9)"},
+    {"turn-ms", KEY_TURN_MS, "MS", 0, "approximate length of a turn (default 1000)"},
+    {"model", KEY_MODEL, "mlp|cnn", 0, "only this model (default: both)"},
     {0},
 };
 
@@ -195,10 +196,11 @@ int ddp_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Real training with PyTorch's DistributedDataParallel: two workers, gradients averaged by "
-        "gloo and by gradpool's hook, turn by turn, the same model, data and seed. CPU is that of "
-        "workers, lanes and coordinator. After each turn a gradient is held against the mean of "
-        "what each worker's data gives alone. It starts its own service.",
+        "Train with PyTorch's DistributedDataParallel: two workers, with the same model, data and "
+        "seed. Turns in which gloo averages the gradients alternate with turns in which gradpool "
+        "does. CPU is the CPU time of workers, lanes and coordinator. After each turn one gradient "
+        "is compared with the mean of the gradients of all workers' data. The command starts a "
+        "separate service.",
         NULL,
         NULL,
         NULL};

@@ -66,7 +66,7 @@ class Child:
         return ''.join(f'\n    {line}' for line in lines) or '\n    (its log is empty)'
 
     def read(self):
-        """Reads output of the child; returns False at its end."""
+        """Reads output of the child. Returns False at the end of the output."""
         data = os.read(self.process.stdout.fileno(), 65536)
         *lines, self._rest = (self._rest + data).split(b'\n')
         for line in lines:

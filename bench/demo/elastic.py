@@ -60,7 +60,7 @@ class Elastic:
         self._stage.children.wait(what, is_done, [self._runner], START_TIMEOUT_S)
 
     def _wait_steps(self, rank):
-        """Waits for some further steps of a worker."""
+        """Waits until a worker has done STEPS_BETWEEN further steps."""
         def step():
             return max((e['step'] for e in self._runner.events
                         if e['event'] == 'step' and e['rank'] == rank), default=None)

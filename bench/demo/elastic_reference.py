@@ -45,7 +45,7 @@ def compare(net, optimizer, data, shares, results):
     wrong = elements = 0
     for step, indices in steps_of(shares):
         weights = [len(share) for share in indices]
-        divisor = math.gcd(*weights)    # the service divides the weights by this number, too
+        divisor = math.gcd(*weights)    # the service also divides the weights by this number
         means = reference.mean_in_rank_order(
             [reference.gradients(net, data.at(share)) for share in indices],
             [weight // divisor for weight in weights])

@@ -1,6 +1,7 @@
-"""The same training in one process, without gradpool: each rank's gradient of the same batch, their
-mean in rank order in float32, the same optimizer. Compares the parameters of every worker with the
-result, bit by bit, and prints the differences as one JSON line."""
+"""Repeats the training of a job in one process, without gradpool: the gradient of each rank's
+batch, the mean of these gradients in rank order in float32, and a step of the same optimizer.
+Compares the parameters of every worker with the result, bit by bit, and prints the differences as
+one JSON line."""
 import argparse
 import json
 

@@ -80,14 +80,14 @@ class Result:
 
     def cut(self, pauses_s, cut_s):
         detail = ', '.join(f'{name} paused {pause:.1f} s' for name, pause in pauses_s.items())
-        self._check(f'a link cut for {cut_s:.0f} s stops both jobs, and they go on',
+        self._check(f'both jobs stop while a link is cut for {cut_s:.0f} s, and continue',
                     all(pause >= 0.75 * cut_s for pause in pauses_s.values()), detail)
 
     def disturbed(self, runs, seen, pause_s):
         self._check('tasks move to another process under training', seen['tasks'] > 0,
                     f"all of {runs[0].job.name} (tasks: {seen['tasks']}), aggregator "
                     f"{seen['source']} to {seen['target']}, {seen['longest_ns'] / 1e6:.1f} ms")
-        self._check('the aggregator that they moved to is killed',
+        self._check('the aggregator with the moved tasks is killed',
                     seen['killed'] == seen['target'],
                     f"kill -9 of aggregator {seen['killed']}, longest step {pause_s:.2f} s")
         self._check('both jobs end with the same bits all the same',
@@ -153,11 +153,11 @@ class Result:
         print(f'dedicated servers would hold {self._dedicated()} cores '
               f'(one server a worker, {CORES_A_SERVER} core each)')
         print(f'the {self._workers()} workers compute on the same {len(os.sched_getaffinity(0))} '
-              'cores, which is what slows them together\n')
+              'cores, so jobs that train together are slower\n')
         for statement, holds, detail in self._checks:
             print(f'{"ok  " if holds else "FAIL"} {statement}{": " + detail if detail else ""}')
         if 'report' in self._more:
-            print(f'\nwhat the service says was saved, as a page: {self._more["report"]}')
+            print(f'\npage with the cores saved, by the service: {self._more["report"]}')
         print(json.dumps({
             'replicas_equal': self._equal, 'reference_equal': self._wrong == 0,
             'accuracy': self._accuracy, 'steps_per_s_alone': _rounded(self._alone),

@@ -36,7 +36,7 @@ struct durability {
     uint64_t states[STATES_MAX], seed;
     size_t states_count;
     uint32_t turns, rounds;
-    const char *transport; /* NULL: all */
+    const char *transport; /* only transport that is measured; NULL: all transports */
     bool is_json, is_quick;
     uint64_t wrong;
 };
@@ -45,12 +45,14 @@ enum { KEY_QUICK = 1000, KEY_JSON, KEY_TURNS, KEY_ROUNDS, KEY_TRANSPORT, KEY_STA
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "4 KiB and 4 MiB of state, three turns of each"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON a row"},
-    {"turns", KEY_TURNS, "N", 0, "of each, one after the other (default 7)"},
-    {"rounds", KEY_ROUNDS, "N", 0, "a turn (default 60)"},
-    {"transport", KEY_TRANSPORT, "shm|tcp", 0, "(default: both)"},
-    {"state", KEY_STATE, "BYTES", 0, "of parameters and moments (default: 4 KiB, 4 and 64 MiB)"},
-    {"seed", KEY_SEED, "N", 0, "(default 1)"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each row"},
+    {"turns", KEY_TURNS, "N", 0,
+     "turns with copies and turns without, which alternate (default 7)"},
+    {"rounds", KEY_ROUNDS, "N", 0, "rounds of a turn (default 60)"},
+    {"transport", KEY_TRANSPORT, "shm|tcp", 0, "only this transport (default: both)"},
+    {"state", KEY_STATE, "BYTES", 0,
+     "bytes of parameters and moments (default: 4 KiB, 4 and 64 MiB)"},
+    {"seed", KEY_SEED, "N", 0, "seed of the gradients (default 1)"},
     {0},
 };
 
@@ -206,11 +208,12 @@ int durability_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "What a copy of parameters and moments costs, on another aggregator (--durability replica) "
-        "and in a worker's memory (--durability worker): a job of two workers that its lane "
-        "updates with Adam, with copies and without in turns. A round is the median from push to "
-        "result; CPU is that of both aggregators and of both workers for a round. Each result is "
-        "checked. It starts its own service.",
+        "Measure the cost of a copy of parameters and moments, on another aggregator (--durability "
+        "replica) and in a worker's memory (--durability worker). The lane updates the parameters "
+        "of a job of two workers with Adam. Turns with copies alternate with turns without. The "
+        "time of a round is the median from push to result; CPU is the CPU time of both "
+        "aggregators and both workers for a round. Each result is checked. The command starts a "
+        "separate service.",
         NULL,
         NULL,
         NULL};

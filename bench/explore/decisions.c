@@ -74,7 +74,7 @@ static int decisions_report(struct decisions_run *run, uint32_t id)
     return decisions_send(run, &event, true);
 }
 
-/* Simulates one second: a report of a random job, or its end and the arrival of another. */
+/* Simulates one second: a random job reports, or a random job ends and a new job arrives. */
 static int decisions_second(struct decisions_run *run)
 {
     uint32_t span = run->next_id - run->first_id;

@@ -9,7 +9,7 @@ struct decisions {
     double p50_us, p99_us, max_us;
 };
 
-/* Returns -ENOMEM, or an error of the scheduler. */
+/* Measures `count` decisions. Returns 0, -ENOMEM, or an error of the scheduler. */
 int decisions_measure(uint32_t jobs, uint32_t slots, uint32_t count, uint64_t seed,
                       struct decisions *ret_decisions);
 

@@ -9,7 +9,7 @@ struct explore_row {
     const struct trial_stream *stream;
     struct world_policy policy;
     uint32_t seeds;
-    struct world_figures figures; /* means over the seeds; waits_over, rests_over: sums */
+    struct world_figures figures; /* means over the seeds, but waits_over and rests_over are sums */
 };
 
 struct explore_rows {
@@ -24,11 +24,11 @@ int explore_run(const struct trial_stream *stream, const struct stream_trace *tr
 /* Runs the stream with stages of 8 workers among jobs with few workers (narrow jobs). */
 int explore_run_stages(const struct trial_stream *stream, struct explore_rows *ret_rows);
 
-/* A ratio between two policies, or a figure of one policy, with the limit that it must keep. */
+/* A ratio of two policies, or a figure of one policy, with the limit of this value. */
 struct explore_bar {
     char text[128];
     double value, limit;
-    bool is_least; /* true: value >= limit; false: value <= limit */
+    bool is_least; /* whether the limit is a minimum of the value; otherwise a maximum */
 };
 
 #define EXPLORE_BARS_MAX 16

@@ -17,7 +17,7 @@
 struct explore_arguments {
     const char *streams, *trace;
     bool simulates, has_stages, is_json, is_quick;
-    uint32_t seeds; /* 0: the seeds of each stream */
+    uint32_t seeds; /* number of seeds; 0: the number in each stream */
 };
 
 enum {
@@ -31,15 +31,17 @@ enum {
 };
 
 static const struct argp_option explore_options[] = {
-    {"simulate", EXPLORE_KEY_SIMULATE, 0, 0, "on a virtual clock; the only mode so far", 0},
+    {"simulate", EXPLORE_KEY_SIMULATE, 0, 0, "run on a virtual clock, which is the only mode", 0},
     {"streams", EXPLORE_KEY_STREAMS, "FILE", 0,
-     "streams of trials in JSON (default: those of the bars, drawn from seeds)", 0},
+     "streams of trials in JSON (default: the streams of the bars, drawn from seeds)", 0},
     {"trace", EXPLORE_KEY_TRACE, "FILE", 0,
-     "CSV with submit_s, workers, carry: also a stream with the arrivals of this trace", 0},
-    {"stages", EXPLORE_KEY_STAGES, 0, 0, "only a stage of 8 workers among narrow jobs", 0},
-    {"seeds", EXPLORE_KEY_SEEDS, "N", 0, "runs of each policy (default: 5 to 20, by stream)", 0},
-    {"json", EXPLORE_KEY_JSON, 0, 0, "one JSON object a line: rows, then bars", 0},
-    {"quick", EXPLORE_KEY_QUICK, 0, 0, "one seed, fewer trials; the bars are not judged", 0},
+     "CSV with submit_s, workers, carry: adds a stream with the arrivals of this trace", 0},
+    {"stages", EXPLORE_KEY_STAGES, 0, 0,
+     "only the stream with stages of 8 workers among narrow jobs (jobs with few workers)", 0},
+    {"seeds", EXPLORE_KEY_SEEDS, "N", 0,
+     "number of runs of each policy, with different seeds (default: 5 to 20, by stream)", 0},
+    {"json", EXPLORE_KEY_JSON, 0, 0, "lines of JSON: first the rows, then the bars", 0},
+    {"quick", EXPLORE_KEY_QUICK, 0, 0, "one seed and fewer trials; the bars are not judged", 0},
     {0},
 };
 
@@ -240,12 +242,13 @@ int explore_command(int argc, char **argv)
         explore_options,
         explore_parse,
         NULL,
-        "Streams of trials under elastic and fixed allocations: time to the first report, speed "
-        "and makespan, with the scheduler of the coordinator on a virtual clock.\v"
-        "The scheduler is a reconstruction of EPS from its abstract, with rests of our own. "
-        "fifo-W: W workers from start to end. noreuse: slots of an ended trial stay idle. eps: "
-        "no rests. restart-R/H: a change restarts the job in R seconds, hold time H. rest: ours. "
-        "preload: ours, with preloaded workers. A bar compares means over seeds of one run.",
+        "Run streams of trials with elastic and with fixed numbers of workers, with the scheduler "
+        "of the coordinator on a virtual clock. Figures: time to the first report, speed and "
+        "makespan.\vThe scheduler is a reconstruction of EPS from its abstract; rests are our own "
+        "addition. Policies: fifo-W: W workers from start to end. noreuse: slots of an ended trial "
+        "stay idle. eps: no rests. restart-R/H: a change restarts the job within R seconds, hold "
+        "time H. rest: our scheduler. preload: our scheduler with preloaded workers. A bar "
+        "compares means over the seeds of one run.",
         NULL,
         NULL,
         NULL};

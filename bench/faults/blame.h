@@ -20,7 +20,7 @@ void blame_hurt(struct blame_hurts *hurts, uint64_t at_ns);
  * within 10 s of the strike, or within `patience_ns`, the longest duration of the failed call. */
 bool blame_was_hurt(const struct blame_hurts *hurts, uint64_t failed_ns, uint64_t patience_ns);
 
-/* The last ends of aggregators. Parameters and copies on an aggregator end with it. */
+/* The last ends of aggregators. Parameters and copies on an aggregator are lost at its end. */
 struct blame_losses {
     struct blame_end {
         uint64_t from_ns, to_ns; /* the aggregator ended between these two times */

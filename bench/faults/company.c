@@ -32,8 +32,8 @@ static const char *const transports[] = {"shm", "tcp"};
 static bool is_elastic(size_t job) { return job >= ELASTIC; }
 static bool is_elastic_update(size_t job) { return job == JOBS - 1; }
 
-/* Alternates between both kinds of copies: at each start of a job, or by the seed for an elastic
- * job, which is not restarted. */
+/* Alternates between copies on an aggregator and copies in a worker: at each start of a job. The
+ * seed decides for an elastic job, which is not restarted. */
 static enum gp_durability durability_of(const struct company *c, size_t job)
 {
     bool has_updates = is_elastic(job) ? is_elastic_update(job) : job >= ELASTIC / 2;
@@ -164,8 +164,8 @@ static int start_job(struct company *c, size_t job)
     return r;
 }
 
-/* Chooses the name of a new elastic job. Its first state must differ from the pages of the former
- * job. */
+/* Chooses the name of a new elastic job, and empties the shared pages, so that no member compares
+ * the new state with the state of the former job. */
 static void name_elastic(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -248,7 +248,7 @@ static void note_error(struct company *c, size_t job, uint32_t rank)
     const struct victim_board *board = company_board(c, job, rank);
     bool is_loss = board->code == -EOWNERDEAD, had_copies = has_copies(c, job, rank);
     bool has_cause = was_hurt(c, job, rank) || was_refused(c, job) || (is_loss && !had_copies);
-    const char *verdict = !call_names_a_cause(board->text) ? "   <- names nobody"
+    const char *verdict = !call_names_a_cause(board->text) ? "   <- names no cause"
                           : is_loss && had_copies          ? "   <- there were copies"
                           : !has_cause                     ? "   <- nothing was done to it"
                                                            : "";
@@ -283,8 +283,8 @@ void company_note_crash(struct company *c, const char *who, pid_t pid, int statu
     c->result->crashes++;
 }
 
-/* Compares a worker's exit status with its last error. The bench kills a worker that was cut off
- * from its lanes and does not leave. */
+/* Counts a crash if a worker's exit status does not agree with its last error. Signal 9 is no crash
+ * if the bench killed the worker, or a strike may have hit it. */
 static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
 {
     const struct trainer *t = &c->jobs[job].trainers[rank];
@@ -296,8 +296,9 @@ static void judge_end(struct company *c, size_t job, uint32_t rank, int status)
     company_note_crash(c, who, t->pid, status);
 }
 
-/* The absence is computed from rank and number of starts, not drawn from the seed, because the
- * time of this end is not reproducible either. */
+/* Collects an ended worker, and sets the time of its next start. The absence is computed from rank
+ * and number of starts. The absence need not be drawn from the seed, because the time of the end is
+ * not reproducible. */
 static void bury(struct company *c, size_t job, uint32_t rank)
 {
     struct trainer *t = &c->jobs[job].trainers[rank];

@@ -10,13 +10,15 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define JOBS 6    /* sums over shm and over tcp, update rules over both, two elastic jobs */
-#define ELASTIC 4 /* the first elastic job, which sums; the second has an update rule */
-#define PAIR 2    /* number of workers of a job that is not elastic */
+/* number of jobs: sums over shm and tcp, update rules over shm and tcp, two elastic jobs */
+#define JOBS 6
+/* index of the first elastic job, which sums; the second one has an update rule */
+#define ELASTIC 4
+#define PAIR 2 /* number of workers of a job that is not elastic */
 #define WORKERS_MAX MEMBERS_MOST
 
 struct trainer {
-    pid_t pid;       /* 0: ended */
+    pid_t pid;       /* process id; 0: the process has ended */
     int fd;          /* pidfd of the process */
     uint32_t coming; /* number of starts of the process, for elastic jobs */
     bool was_killed; /* whether the bench killed the process with signal 9 */
@@ -46,10 +48,10 @@ struct company {
     const struct service *service;
     struct job jobs[JOBS];
     struct blame_losses losses;
-    struct company_memory *memory; /* shared with the workers */
+    struct company_memory *memory; /* memory shared with the workers */
 };
 
-/* -ENOMEM. The first call of company_tend() starts the workers. */
+/* Prepares the jobs. The first call of company_tend() starts the workers. Returns 0 or -ENOMEM. */
 int company_init(struct company *c);
 void company_fini(struct company *c);
 
@@ -74,8 +76,8 @@ void company_hurt(struct company *c, size_t job, uint32_t rank, uint64_t at_ns);
 void company_kill(struct company *c, size_t job, uint32_t rank);
 /* Reports an unexpected end of a process, which fails the run. */
 void company_note_crash(struct company *c, const char *who, pid_t pid, int status);
-/* Called before a worker is killed. The worker's last result need not agree with the results of
- * other members. */
+/* Announces that a worker will be killed: its last result need not agree with the results of other
+ * members. */
 void company_doom(struct company *c, size_t job, uint32_t rank);
 
 #endif

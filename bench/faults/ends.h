@@ -17,7 +17,7 @@
 /* Aggregators whose start is in the log and whose end is unknown. */
 struct ends {
     struct ends_process {
-        pid_t pid;       /* 0: a free row */
+        pid_t pid;       /* process id of the aggregator; 0: the row is free */
         bool was_struck; /* whether the bench struck the process */
         bool is_leaving; /* whether the bench asked the process to end (planned end) */
     } open[ENDS_OPEN_MAX];
@@ -45,8 +45,8 @@ bool ends_of_aggregator(struct ends *ends, pid_t pid, int status);
  * logged the end. */
 pid_t ends_take_missing(struct ends *ends);
 
-/* Judges the end of a worker. `code`: error that the worker reported; `was_to_die`: a strike may
- * have killed it. */
+/* Judges the end of a worker. `code`: error that the worker reported; `was_to_die`: whether a
+ * strike may have killed the worker. */
 bool ends_of_worker_fit(int status, int code, bool was_to_die);
 /* Judges the exit status of a `gradpool` command of the operator. */
 bool ends_of_command_fit(int status);

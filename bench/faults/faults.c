@@ -144,8 +144,8 @@ static int kill_aggregator(struct conductor *c)
     return 0;
 }
 
-/* Asks an aggregator to end, which first moves its tasks to others. Only one aggregator at a time
- * ends in this way. */
+/* Sends SIGTERM to an aggregator, which moves its tasks to other aggregators and then ends. Only
+ * one aggregator at a time ends in this way. */
 static int retire_aggregator(struct conductor *c)
 {
     if (c->leaving > 0 && kill(c->leaving, 0) == 0)
@@ -175,7 +175,8 @@ static int kill_worker(struct conductor *c)
     return 0;
 }
 
-/* `status`: expected exit status after `signal`. */
+/* Sends `signal` to the coordinator, waits for its end, and starts it again. `status`: expected
+ * exit status. */
 static int end_and_start_coordinator(struct conductor *c, int signal, int status)
 {
     uint64_t began_ns = clock_now_ns();
@@ -273,7 +274,7 @@ static int cut_somebody(struct conductor *c)
     return draw(c, 3) == 0 ? cut_aggregator(c) : cut_worker(c);
 }
 
-/* Asks a random member to resize its job by one. No effect if the member is absent. */
+/* Orders a random member to resize its job by one worker. No effect if the member is absent. */
 static int resize_elastic(struct conductor *c)
 {
     size_t job = ELASTIC + draw(c, JOBS - ELASTIC);
@@ -376,7 +377,8 @@ static bool is_complete(const struct conductor *c)
            c->snapshots.done;
 }
 
-/* Returns whether the run continues. On a slow host it continues until each kind has happened. */
+/* Returns whether the run continues. On a slow host a run continues until each kind of strike and
+ * order has happened. */
 static bool goes_on(const struct conductor *c)
 {
     uint64_t now_ns = clock_now_ns(), for_ns = c->about->seconds * NS_PER_S;

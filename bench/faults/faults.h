@@ -21,7 +21,7 @@ struct faults_result {
     uint64_t attacks;        /* attacks of the hostile tenant */
     uint64_t attack_kinds;   /* number of kinds of attack that took effect */
     uint64_t rounds_elastic; /* rounds of elastic jobs, included in `rounds` */
-    /* members that joined again; successful resizes */
+    /* number of times that a member joined again; number of successful resizes */
     uint64_t comings, resizes;
     uint64_t drains, undone;    /* aggregators drained; drains undone */
     uint64_t drains_refused;    /* refused drains and undos */

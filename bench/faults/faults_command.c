@@ -15,9 +15,9 @@ enum { KEY_SECONDS = 1000, KEY_SEED, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"seconds", KEY_SECONDS, "S", 0,
-     "how long something happens (default 40); from 20 on a slow "
-     "host has up to three times as long, until each kind was there"},
-    {"seed", KEY_SEED, "N", 0, "what happens, and when (default 1)"},
+     "length of the run (default 40); from 20 s on, a slow host continues for up to three times as "
+     "long, until each kind of fault has happened"},
+    {"seed", KEY_SEED, "N", 0, "seed of the faults and their times (default 1)"},
     {"json", KEY_JSON, 0, 0, "the last line is JSON"},
     {0},
 };
@@ -56,9 +56,9 @@ static void print(const struct arguments *a, const struct faults_result *r)
               " aggregators ended as planned, %" PRIu64 " attacks of %" PRIu64 " kinds, %" PRIu64
               " stops, %" PRIu64 " cuts; %" PRIu64 " elements wrong, %" PRIu64
               " hangs, longest wait %.3f s, %" PRIu64 " errors, %" PRIu64
-              " of them name nobody; %" PRIu64
-              " rounds of elastic jobs, whose members came again %" PRIu64 " times, %" PRIu64
-              " resizes; %" PRIu64 " drains, %" PRIu64 " taken back, %" PRIu64 " refused, %" PRIu64
+              " of them name no cause; %" PRIu64
+              " rounds of elastic jobs, whose members joined again %" PRIu64 " times, %" PRIu64
+              " resizes; %" PRIu64 " drains, %" PRIu64 " undone, %" PRIu64 " refused, %" PRIu64
               " snapshots, %" PRIu64 " refused, %" PRIu64 " copies lost, %" PRIu64 " crashes\n";
     printf(format, a->faults.seed, a->faults.seconds, r->rounds, r->elements_checked, kills,
            r->kills_aggregator, r->kills_worker, r->kills_coordinator, r->restarts, r->retired,
@@ -76,18 +76,18 @@ int faults_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Kills with -9, stops and cuts aggregators, workers and the coordinator, which is also "
-        "restarted as planned (SIGTERM), as aggregators are ended, and moves tasks, "
-        "at random, while six jobs train, two by sums and two by update rules with copies of "
-        "parameters and moments, one of each over shared memory and one over TCP, and two whose "
-        "workers come and go, by sums and by an update rule with copies; and checks every element "
-        "of every round. Beside them a hostile tenant takes what it can. Meanwhile aggregators are "
-        "drained and given back, and snapshots taken "
-        "and checked. A job that fails, as one of two does that lost a worker, is started anew; "
-        "what its workers were told is on standard error. It starts "
-        "its own service. Exit code 1 if an element was wrong, a wait hung, an error named nobody "
-        "or had no cause, or a process ended as nobody had asked it to; the service's log is kept "
-        "then.",
+        "Inject random faults into a service and its jobs, and check every element of every round. "
+        "Six jobs train: two make sums, two train with update rules and copies of parameters and "
+        "moments, each over shared memory and over TCP; the workers of two more jobs, one with "
+        "sums and one with an update rule, join and leave. Aggregators, workers and the "
+        "coordinator are killed with signal 9, stopped or disconnected. Aggregators and the "
+        "coordinator also end as planned, by SIGTERM. Tasks move, aggregators are drained, drains "
+        "are undone, and snapshots are made and checked. A hostile tenant attacks the service. A "
+        "job that fails is restarted; errors of its workers are on standard error. The command "
+        "starts a separate service. Exit code 1: an element was wrong, a wait hung, the text of an "
+        "error named no cause, an error had no cause, or a process ended unexpectedly. The log of "
+        "the service is then "
+        "kept.",
         NULL,
         NULL,
         NULL};

@@ -17,7 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PORTS 16384 /* below the ports that the kernel assigns */
+#define PORTS 16384 /* number of ports to try, all below the ports that the kernel assigns */
 /* the kernel's usual first port; used if no lower port is free */
 #define PORT_FIRST 49152
 #define KINDS_MAX 32
@@ -93,7 +93,9 @@ int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
     snprintf(slot, sizeof slot, "%llu", (unsigned long long)pace->slot_ms);
     snprintf(rest, sizeof rest, "%llu", (unsigned long long)pace->rest_ms);
     if (process_find_beside("gradpool-bench-hostile", program, sizeof program) < 0) {
-        fprintf(stderr, "# no hostile tenant: gradpool-bench-hostile is not beside this program\n");
+        fprintf(
+            stderr,
+            "# no hostile tenant: gradpool-bench-hostile is not in the folder of this program\n");
         return 0;
     }
     int r = make_tenant(h, key);

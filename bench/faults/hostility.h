@@ -11,7 +11,7 @@
 
 struct hostile {
     const struct service *service;
-    pid_t pid;        /* 0: not running */
+    pid_t pid;        /* process of the hostile tenant; 0: not running */
     uint64_t attacks; /* number of attacks */
     uint64_t kinds;   /* number of kinds of attack that the service did not refuse at once */
     uint64_t crashes; /* number of unexpected ends of the process */

@@ -16,8 +16,8 @@
 
 #define SOCKETS_MAX 256
 
-/* Returns whether the descriptor is a TCP or Unix connection to another process. Socket pairs
- * within a process only wake its threads, and a network cannot cut them. */
+/* Returns whether the descriptor is a TCP or Unix connection to another process. A socket pair
+ * within a process only wakes threads, and no network failure can cut such a pair. */
 static bool is_connection(int fd, pid_t owner)
 {
     struct sockaddr_storage peer;

@@ -12,18 +12,19 @@
 struct watch {
     struct service *service;
     struct company *company;
-    FILE *log; /* NULL: not open yet */
+    FILE *log; /* log of the service; NULL: not open yet */
     struct ends ends;
     uint64_t looked_ns;
 };
 
-/* Called before the start of the service. */
+/* Prepares the watch. Called before the start of the service. */
 int watch_init(struct watch *watch, struct service *service, struct company *company);
 /* Judges all ends since the last call. */
 void watch_look(struct watch *watch);
-/* Called before an aggregator is killed. */
+/* Records that the bench is about to kill an aggregator. */
 void watch_strike(struct watch *watch, pid_t pid);
-/* Called before an aggregator is asked to end. A planned end excuses no loss. */
+/* Records that the bench is about to send SIGTERM to an aggregator. Such a planned end excuses no
+ * lost copy. */
 void watch_retire(struct watch *watch, pid_t pid);
 /* Waits for the end of the coordinator. False: a crash, because its status (128 + signal, or an
  * exit code) is not `expected`. */

@@ -9,7 +9,7 @@
 
 #include <stdbool.h>
 
-#define RUNS_MAX 64 /* equal to STATISTICS_TURNS_MAX */
+#define RUNS_MAX 64 /* maximum number of runs; equal to STATISTICS_TURNS_MAX */
 #define P99_BAR 3.0
 #define P999_BAR 10.0
 #define VISIT_BAR_S 1.0
@@ -34,7 +34,8 @@ void fences_print_begin(bool is_json);
 void fences_print_row(const struct fences_row *row, bool is_json);
 void fences_print_visits(const struct visited *alone, const struct fences_row *rows, size_t count,
                          bool is_json);
-/* Prints the number of bars that are met, and names the others. Returns whether all are met. */
+/* Prints the number of bars that are met, and the names of all other bars. Returns whether all are
+ * met. */
 bool fences_print_end(const struct fences_row *rows, size_t count, bool is_json);
 
 #endif

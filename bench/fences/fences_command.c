@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #define TRANSPORTS 2
-#define ROUNDS 4000 /* equal to SEAT_ROUNDS_MAX */
+#define ROUNDS 4000 /* number of rounds of a turn; equal to SEAT_ROUNDS_MAX */
 #define QUICK_ROUNDS 300
 #define VISITS_EACH 20
 #define QUICK_VISITS 3
@@ -20,7 +20,7 @@
 
 struct fences {
     bool is_quick, is_json;
-    const char *loads, *transport; /* NULL: all */
+    const char *loads, *transport; /* only these loads, only this transport; NULL: all */
     uint32_t runs;
     char listen[HOSTILE_LISTEN_BYTES];
     char victim_key[KEY_PATH_BYTES], operator_key[KEY_PATH_BYTES];
@@ -35,11 +35,12 @@ enum { KEY_QUICK = 1000, KEY_JSON, KEY_RUNS, KEY_LOAD, KEY_TRANSPORT };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "plans, lends and wide, one run of few rounds"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON a figure: bench, name, value, bar, holds"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each figure: bench, name, value, bar, holds"},
     {"runs", KEY_RUNS, "N", 0,
-     "turns beside each load, and as many beside its control (default 5)"},
-    {"load", KEY_LOAD, "NAMES", 0, "only these, commas between: plans, lists, halves, ..."},
-    {"transport", KEY_TRANSPORT, "KIND", 0, "of the victim: shm or tcp (default: both)"},
+     "number of turns beside each load, and beside its control (default 5)"},
+    {"load", KEY_LOAD, "NAMES", 0,
+     "only these loads, separated by commas: plans, lists, halves, ..."},
+    {"transport", KEY_TRANSPORT, "KIND", 0, "transport of the victim: shm or tcp (default: both)"},
     {0},
 };
 
@@ -226,11 +227,12 @@ static const struct argp argp = {
     options,
     parse,
     NULL,
-    "What a hostile tenant takes from others: rounds of 4 KiB of a victim, over shared memory and "
-    "TCP, beside each attack of gradpool-bench-hostile and beside the control of that attack, in "
-    "turns (a busy loop for attacks on the coordinator, 4 honest ranks for wide, else nothing); "
-    "and joins, looks and changes of tenants beside each attack. It starts its own service. Exit "
-    "code 1 if a result was wrong or a visit failed.",
+    "Measure the effect of a hostile tenant on others. Rounds of 4 KiB of a victim, over shared "
+    "memory and TCP, are measured in alternate turns beside each attack of gradpool-bench-hostile "
+    "and beside its control (a busy loop for attacks on the coordinator, 4 ordinary ranks for "
+    "wide, otherwise nothing). Joins, requests for the status and changes of tenants are measured "
+    "beside each attack. The command starts a separate service. Exit code 1: a result was wrong or "
+    "a visit failed.",
     NULL,
     NULL,
     NULL};

@@ -16,7 +16,7 @@
 #include <unistd.h>
 
 #define SEED "1"
-#define LASTS_MS "600000" /* longer than any turn */
+#define LASTS_MS "600000" /* longest run of a load: longer than any turn */
 #define BEGIN_NS (180 * NS_PER_S)
 #define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)
@@ -68,7 +68,8 @@ static int spawn_hostile(struct running_load *l, const char *listen, const char 
     char program[PATH_MAX];
     char *argv[] = {program, (char *)listen, (char *)SEED, (char *)attack, (char *)LASTS_MS, NULL};
     if (process_find_beside("gradpool-bench-hostile", program, sizeof program) < 0) {
-        fprintf(stderr, "gradpool-bench: gradpool-bench-hostile is not beside this program\n");
+        fprintf(stderr,
+                "gradpool-bench: gradpool-bench-hostile is not in the folder of this program\n");
         return -ENOENT;
     }
     setenv("GRADPOOL_KEY_FILE", key, 1);

@@ -22,14 +22,14 @@ extern const struct load loads[LOADS];
 
 struct running_load {
     const struct service *service;
-    pid_t pid;       /* 0: no process runs */
-    char tenant[32]; /* "": no tenant */
+    pid_t pid;       /* process of the load; 0: none */
+    char tenant[32]; /* tenant of the load; "": none */
     char output[PATH_MAX + 64];
 };
 
-/* Returns when the load runs. `listen`: TCP endpoint of the service; `what`: name of the load;
- * NULL: none. A hostile process has its own tenant. Returns a negative errno, with a text on
- * standard error. */
+/* Starts a load, and returns when the load runs. `listen`: TCP endpoint of the service; `what`:
+ * name of the load; NULL: no load. A hostile process has its own tenant. Returns a negative errno,
+ * with a text on standard error. */
 int load_begin(struct running_load *running, const struct service *service, const char *listen,
                const char *what);
 /* Ends a load, its tenant and the tenant's jobs, and waits until the service is idle. May be called

@@ -168,6 +168,6 @@ bool fences_print_end(const struct fences_row *rows, size_t count, bool is_json)
         missed += !row_holds(&rows[i]) + (rows[i].visits > 0 && !visits_hold(&rows[i]));
     }
     if (!is_json)
-        printf("\n%zu of %zu lines hold\n", lines - missed, lines);
+        printf("\n%zu of %zu lines meet their bars\n", lines - missed, lines);
     return missed == 0;
 }

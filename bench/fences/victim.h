@@ -12,8 +12,8 @@ struct victim {
     struct crew crew;
 };
 
-/* The caller sets `transport`; all other fields are zero. `key`: file with the key of the victim's
- * tenant. Returns when the worker has joined. */
+/* Starts the victim job, and returns when its worker has joined. The caller sets `transport`; all
+ * other fields are zero. `key`: file with the key of the victim's tenant. */
 int victim_start(struct victim *v, const struct service *service, const char *listen,
                  const char *key);
 /* Measures the microseconds of rounds. Adds the number of wrong elements in the last result to

@@ -112,7 +112,7 @@ static const struct attack *find(const char *name)
 }
 
 struct order {
-    const struct attack *attack; /* NULL: all attacks in turn */
+    const struct attack *attack; /* the named attack; NULL: all attacks, one after the other */
     uint64_t ms, rest_ms;        /* length of the attack or of a slot; pause after each attack */
 };
 
@@ -142,7 +142,7 @@ int main(int argc, char **argv)
     t.done = mmap(NULL, sizeof *t.done, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (endpoint_parse(argv[1], &t.endpoint, &err) < 0 || key_from_environment(&t.key, &err) != 1 ||
         t.endpoint.is_unix || !endpoint_is_loopback(&t.endpoint) || t.done == MAP_FAILED) {
-        fprintf(stderr, "gradpool-bench-hostile: needs a key and a TCP endpoint of this host%s%s\n",
+        fprintf(stderr, "gradpool-bench-hostile: give a key and a TCP endpoint of this host%s%s\n",
                 *err.text ? ": " : "", err.text);
         return 1;
     }

@@ -1,6 +1,6 @@
-/* Attacks on lanes: huge memory, memory that is lent and withdrawn or loses its pages; very many
- * ranks; peers without a ticket; invalid records and rings. Own their fabric. Must send only to the
- * lanes of their own job. */
+/* Attacks on lanes: huge memory, memory that is shared and withdrawn, or that loses its pages; very
+ * many ranks; peers without a ticket; invalid records and rings. Own their fabric. Must send only
+ * to the lanes of their own job. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"
@@ -138,7 +138,8 @@ static bool all_lend(struct seat *seats, size_t count, const struct region *regi
     return all;
 }
 
-/* `punches`: removes pages while the lane reads and writes them. */
+/* Runs rounds until the time has ended. `punches`: whether to remove pages while the lane reads and
+ * writes them. */
 static void run_rounds(struct tenant *t, const char *name, uint32_t ranks, uint64_t bytes,
                        bool punches)
 {

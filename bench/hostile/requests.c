@@ -15,7 +15,7 @@
 /* --- requests without end --- */
 
 struct asker {
-    struct channel *ch; /* NULL: not connected */
+    struct channel *ch; /* control connection; NULL: not connected */
     int open;
 };
 
@@ -146,7 +146,8 @@ static bool send_byte(int fd)
            recv(fd, &byte, 1, MSG_DONTWAIT) != 0;
 }
 
-/* Resets one connection at a time and opens another. */
+/* Opens connections that never complete a greeting. One connection at a time is reset and opened
+ * again. */
 void attack_greetings(struct tenant *t)
 {
     const struct linger reset = {1, 0};

@@ -24,12 +24,12 @@ struct tenant {
 
 struct attack {
     const char *name;
-    uint32_t slots; /* length in time slots */
+    uint32_t slots; /* length of the attack in time slots */
     uint64_t begun; /* number of requests at which the attack has its full effect */
     void (*run)(struct tenant *t);
 };
 
-/* Limits for one attack at a time. */
+/* Limits of each attack. Only one attack runs at a time. */
 #define PLANS 32
 #define LISTS 32
 #define HALVES 8 /* messages of 16 MiB each, which the coordinator may buffer */
@@ -47,7 +47,7 @@ void attack_halves(struct tenant *t);    /* messages without a last byte */
 void attack_greetings(struct tenant *t); /* connections that never complete a greeting */
 void attack_storms(struct tenant *t);    /* joins of workers that leave, or end without leaving */
 void attack_untouched(struct tenant *t); /* huge regions without pages */
-void attack_lends(struct tenant *t);     /* the same memory lent and withdrawn */
+void attack_lends(struct tenant *t);     /* the same memory is shared with the lane and withdrawn */
 void attack_punches(struct tenant *t);   /* removes pages from memory that a lane reads */
 void attack_wide(struct tenant *t);      /* sums of very many ranks in one process */
 void attack_narrow(struct tenant *t);    /* control: sums of four ranks in one process */

@@ -21,7 +21,8 @@ struct use {
 
 struct idle {
     uint32_t jobs, workers, seconds;
-    const char *transport; /* NULL: the jobs alternate between both transports */
+    /* transport of all jobs; NULL: the jobs alternate between both transports */
+    const char *transport;
     bool is_json, is_active;
     struct service service;
     struct crew *crews;
@@ -32,11 +33,12 @@ struct idle {
 enum { KEY_JOBS = 1000, KEY_WORKERS, KEY_SECONDS, KEY_TRANSPORT, KEY_ACTIVE, KEY_JSON };
 
 static const struct argp_option options[] = {
-    {"jobs", KEY_JOBS, "N", 0, "jobs connected (default 100)"},
-    {"workers", KEY_WORKERS, "N", 0, "workers of each, a process each (default 2)"},
-    {"seconds", KEY_SECONDS, "S", 0, "how long to look at them (default 10)"},
-    {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: one job this, the next that)"},
-    {"active", KEY_ACTIVE, 0, 0, "also what a round of an active job takes among them, and alone"},
+    {"jobs", KEY_JOBS, "N", 0, "number of connected jobs (default 100)"},
+    {"workers", KEY_WORKERS, "N", 0, "number of workers of each job, one process each (default 2)"},
+    {"seconds", KEY_SECONDS, "S", 0, "length of the measurement (default 10)"},
+    {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: the jobs alternate)"},
+    {"active", KEY_ACTIVE, 0, 0,
+     "also measure the rounds of an active job, among the idle jobs and without them"},
     {"json", KEY_JSON, 0, 0, "the last line is JSON"},
     {0},
 };
@@ -61,7 +63,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     }
 }
 
-/* Runs some rounds of a job, so that the job is idle after use. */
+/* Runs some rounds of a job, so that the bench measures an idle job that has been in use. */
 static int run_some_rounds(struct crew *crew)
 {
     uint64_t round_ns[2 * CREW_WORKERS_MAX];
@@ -200,15 +202,15 @@ int idle_command(int argc, char **argv)
                      .workers = 2,
                      .seconds = 10,
                      .active = {{.transport = "shm"}, {.transport = "tcp"}}};
-    const struct argp argp = {
-        options,
-        parse,
-        NULL,
-        "What jobs cost that are connected and idle: CPU of the lane's process, of the coordinator "
-        "and of all workers, in fractions of a core. It starts its own service.",
-        NULL,
-        NULL,
-        NULL};
+    const struct argp argp = {options,
+                              parse,
+                              NULL,
+                              "Measure the cost of connected jobs that are idle: CPU time of the "
+                              "lane's process, of the coordinator and of all workers, as fractions "
+                              "of a core. The command starts a separate service.",
+                              NULL,
+                              NULL,
+                              NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     o.crews = calloc(o.jobs, sizeof *o.crews);
     process_core(0);

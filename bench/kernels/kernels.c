@@ -21,9 +21,9 @@ enum { KEY_BYTES = 1000, KEY_SOURCES, KEY_TARGETS, KEY_STREAMS, KEY_ROUNDS, KEY_
 struct kernels_options {
     size_t bytes; /* bytes of a source */
     int sources, targets;
-    bool streams; /* streaming stores, for sums only */
+    bool streams; /* whether results bypass the cache (streaming stores); for sums only */
     uint32_t rounds;
-    enum reduce_set set; /* REDUCE_BEST: all sets */
+    enum reduce_set set; /* instruction set that is measured; REDUCE_BEST: all sets */
     bool is_json;
 };
 
@@ -37,7 +37,7 @@ struct kernel {
     enum reduce_set set;
     const char *name;
     enum reduce_dtype from, to;
-    reduce_fn reduce; /* NULL: an update rule */
+    reduce_fn reduce; /* kernel that is measured; NULL: an update rule is measured */
     update_fn update;
     int moments;
 };
@@ -53,12 +53,12 @@ static const char *const operation_names[REDUCE_OPERATIONS] = {
 
 static const struct argp_option argp_options[] = {
     {"bytes", KEY_BYTES, "N", 0, "bytes of a source (default 1048576, a chunk)"},
-    {"sources", KEY_SOURCES, "N", 0, "sources of a pass, 1 to 8 (default 4)"},
-    {"targets", KEY_TARGETS, "N", 0, "targets of a pass, 1 to 8 (default 1)"},
-    {"streams", KEY_STREAMS, 0, 0, "sums go past the cache"},
-    {"rounds", KEY_ROUNDS, "N", 0, "timings whose median is told (default 15)"},
-    {"set", KEY_SET, "SET", 0, "c, avx2 or avx512 only (default: GRADPOOL_KERNELS, or all)"},
-    {"json", KEY_JSON, 0, 0, "one JSON line a kernel"},
+    {"sources", KEY_SOURCES, "N", 0, "number of sources in a pass, 1 to 8 (default 4)"},
+    {"targets", KEY_TARGETS, "N", 0, "number of targets in a pass, 1 to 8 (default 1)"},
+    {"streams", KEY_STREAMS, 0, 0, "sums are stored without filling the cache"},
+    {"rounds", KEY_ROUNDS, "N", 0, "number of measurements; the median is printed (default 15)"},
+    {"set", KEY_SET, "SET", 0, "only c, avx2 or avx512 (default: GRADPOOL_KERNELS, or all)"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each kernel"},
     {0},
 };
 
@@ -271,8 +271,13 @@ int kernels_command(int argc, char **argv)
 {
     struct kernels_options o = {.bytes = 1u << 20, .sources = 4, .targets = 1, .rounds = 15};
     const struct argp argp = {
-        argp_options, parse, NULL, "Times the kernels of sums and update rules beside memcpy.",
-        NULL,         NULL,  NULL};
+        argp_options,
+        parse,
+        NULL,
+        "Measure the speed of the kernels of sums and update rules relative to memcpy.",
+        NULL,
+        NULL,
+        NULL};
     argp_parse(&argp, argc, argv, 0, NULL, &o);
     o.bytes -= o.bytes % 8;
     const struct arrays a = make_arrays(o.bytes, o.targets);

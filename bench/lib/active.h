@@ -11,7 +11,8 @@ struct active {
     double alone_us, among_us;
 };
 
-/* The caller sets `transport`; all other fields are zero. Returns when the workers have joined. */
+/* Starts the active job, and returns when its workers have joined. The caller sets `transport`; all
+ * other fields are zero. */
 int active_start(struct active *a, const struct service *service);
 /* Measures the median over a few thousand rounds. */
 int active_measure(struct active *a, double *ret_p50_us);

@@ -21,7 +21,7 @@
  * EOF at the reading end means that all these processes have ended. */
 static struct keeper {
     char path[PATH_MAX];
-    pid_t pid; /* 0: a free row */
+    pid_t pid; /* process id of the keeper; 0: the row is free */
     int fd;
 } keepers[KEEPERS_MAX];
 

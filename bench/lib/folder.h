@@ -5,7 +5,8 @@
 
 #include <stddef.h>
 
-/* Returns a negative errno, with a text on standard error and an empty path. */
+/* Makes a folder. Returns 0; or a negative errno, with a text on standard error and an empty
+ * path. */
 int folder_make(char *ret_path, size_t path_bytes);
 void folder_remove(const char *path); /* removes the folder with its contents; "" is fine */
 

@@ -4,8 +4,8 @@
 #include <string.h>
 
 #define BLOCK 512 /* number of elements that are summed at a time */
-/* The loader calls resolvers of clones before a sanitizer's runtime is initialised, and clang
- * instruments these resolvers. */
+/* Functions with target_clones are not used with sanitizers: the loader calls their resolvers
+ * before a sanitizer's runtime is initialised, and clang instruments the resolvers. */
 #if defined __x86_64__ && !defined __SANITIZE_ADDRESS__ && !defined __SANITIZE_THREAD__ && \
     !defined __clang__
 #define WITH_AVX2 __attribute__((target_clones("avx2", "default")))
@@ -13,8 +13,9 @@
 #define WITH_AVX2
 #endif
 
-/* ThreadSanitizer would spend most of a test's time in loops over elements. The loops are exempt,
- * and the written range is reported as a whole, for the memcpy() that reads it. */
+/* ThreadSanitizer would spend most of a test's time in loops over elements. The loops are exempt
+ * from its checks. The written range is reported to ThreadSanitizer as a whole, because a checked
+ * memcpy() reads this range later. */
 #ifdef __SANITIZE_THREAD__
 void __tsan_write_range(void *memory, size_t bytes);
 #else

@@ -22,7 +22,8 @@
 
 int process_core(uint32_t index)
 {
-    /* read before this process binds itself, because a bound process would count only one core */
+    /* Cores that this process may use. They are read before the process binds itself to one
+     * core. */
     static cpu_set_t allowed;
     static int count;
     if (count == 0) {

@@ -14,8 +14,8 @@ void process_bind(uint32_t index);
 
 /* Calls fork(); the child gets `signal` when this process ends. */
 pid_t process_fork(int signal);
-/* Calls posix_spawnp() with standard output and error in `log_path`, unless NULL. Returns a
- * negative errno. */
+/* Calls posix_spawnp() with standard output and error in the file `log_path`, unless `log_path` is
+ * NULL. Returns a negative errno. */
 pid_t process_spawn(char *const *argv, char *const *environment, const char *log_path);
 /* Like process_spawn(), with one file for output and one for errors. */
 pid_t process_spawn_apart(char *const *argv, char *const *environment, const char *output_path,

@@ -1,5 +1,6 @@
 /* A client with a model's tensors. Owns the connection and the memory until the worker leaves.
- * During a measurement it must write only stamps. */
+ * During a measurement the client must change only the stamps in its gradients, because writing
+ * whole gradients takes long. */
 #include "bench/lib/model_worker.h"
 
 #include "bench/compare/pattern.h"

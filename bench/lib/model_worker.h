@@ -12,7 +12,7 @@ struct model_worker {
     uint32_t rank, workers;
     const struct model *model;
     double bytes_scale; /* bytes of a tensor here, divided by its bytes in the model */
-    /* set by model_worker_come() */
+    /* model_worker_come() sets all fields from here on */
     gp_client *client;
     gp_job *membership;
     gp_tensor **tensors;

@@ -15,7 +15,8 @@
 #include <unistd.h>
 
 #define START_NS (20 * NS_PER_S)
-#define STOP_NS (20 * NS_PER_S) /* longer than the coordinator's own time-out for its aggregators */
+/* time for the coordinator to end; longer than its own time-out for its aggregators */
+#define STOP_NS (20 * NS_PER_S)
 #define ASK_AGAIN_NS (20 * NS_PER_MS)
 
 extern char **environ;
@@ -25,7 +26,7 @@ struct words {
     size_t count;
 };
 
-/* Adds an option. NULL: the service's default. */
+/* Adds an option with its value. For NULL adds nothing, so that the service uses its default. */
 static void add(struct words *w, const char *option, const char *value)
 {
     if (!value)
@@ -116,7 +117,8 @@ int service_start_as(struct service *s, const struct service_setting *setting)
     *s = (struct service){0};
     const char *program = setting->program ? setting->program : "gradpool";
     if (process_find_beside(program, s->program, sizeof s->program) < 0) {
-        fprintf(stderr, "gradpool-bench: no program %s beside this one\n", program);
+        fprintf(stderr, "gradpool-bench: the program %s is not in the folder of gradpool-bench\n",
+                program);
         return -ENOENT;
     }
     int r = folder_make(s->folder, sizeof s->folder);

@@ -13,28 +13,29 @@
 
 struct service {
     char program[PATH_MAX], folder[PATH_MAX], log[PATH_MAX + 16], endpoint[PATH_MAX + 32];
-    pid_t coordinator; /* 0: not running */
+    pid_t coordinator; /* process of the coordinator; 0: not running */
     pid_t aggregators[SERVICE_PROCESSES_MAX];
     size_t aggregators_count;
 };
 
 struct service_setting {
-    /* Options of `gradpool serve`. NULL: the service's default, except for one aggregator and a
-     * free port. */
+    /* Options of `gradpool serve`. For NULL the service uses its default, except that there is one
+     * aggregator, and `listen` is a free port. */
     const char *cores, *lanes_per_core, *policy, *scale_hold, *scale, *aggregators, *listen;
     const char *job_memory_max, *lane_memory_max, *explore, *piece_max, *data_port;
     const char *aggregator_timeout;
-    /* NULL: `--stop jobs`, because the bench sends SIGTERM at its end, and no next start follows */
+    /* value of `--stop`; NULL: `jobs`, because the bench ends the service by SIGTERM and does not
+     * start it again */
     const char *stop;
-    const char *program; /* NULL: gradpool */
+    const char *program; /* name of the program; NULL: gradpool */
 };
 
 /* Starts a service with one lane on core 0 (host.h) and the default policy. Returns when the lane
  * is up. Returns a negative errno, with a text on standard error. */
 int service_start(struct service *s);
 int service_start_as(struct service *s, const struct service_setting *setting);
-/* Starts the coordinator again on the same state. Returns when it answers. Its aggregators
- * reconnect, except those that are ending. */
+/* Starts the coordinator again on the same state. Returns when the coordinator answers. All its
+ * aggregators reconnect, except aggregators that are ending. */
 int service_start_again(struct service *s, const struct service_setting *setting);
 /* Returns whether the coordinator has ended by itself. Its status is not collected. */
 bool service_has_ended(const struct service *s);
@@ -43,7 +44,8 @@ bool service_has_ended(const struct service *s);
 int service_end(struct service *s);
 /* Moves the service's log to a folder that service_stop() does not remove. */
 int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes);
-void service_stop(struct service *s); /* allowed for a service that did not start */
+/* ends the service and removes its folder; may be called if the start failed */
+void service_stop(struct service *s);
 
 /* Return the CPU time of the aggregators, and of the coordinator. */
 uint64_t service_lanes_cpu_ns(const struct service *s);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-extern const char bench_commit[]; /* made at build time */
+extern const char bench_commit[]; /* commit of the source, set at build time */
 
 void run_fact(struct run_facts *facts, const char *name, const char *format, ...)
 {

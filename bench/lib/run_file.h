@@ -13,7 +13,8 @@ struct run_facts {
     size_t count;
 };
 
-/* `name` is not copied. More than RUN_FACTS_MAX facts are an error of the program. */
+/* Adds a fact to the page. `name` is not copied. More than RUN_FACTS_MAX facts are an error of the
+ * program. */
 void run_fact(struct run_facts *facts, const char *name, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Adds machine, load, commit and date. */

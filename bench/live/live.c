@@ -60,7 +60,7 @@ static int find_scale(struct live *live, const struct service *service)
 }
 
 struct clocks {
-    double told_ns, clock_ns;
+    double reported_ns, clock_ns;
 };
 
 static int measure_group(struct live *live, const struct service *service, size_t first, size_t end,
@@ -74,7 +74,7 @@ static int measure_group(struct live *live, const struct service *service, size_
         if (live->lane_ns[i] <= 0)
             turn_add(turn, i, PLAN_PROFILE_NS, PLAN_PROFILE_ROUNDS);
     int r = turn_run(turn);
-    double told_ns = 0;
+    double reported_ns = 0;
     bool is_whole = true;
     for (size_t i = first; r == 0 && i < end; i++) {
         const struct turn_job *job = &turn->jobs[i];
@@ -82,10 +82,10 @@ static int measure_group(struct live *live, const struct service *service, size_
             continue;
         is_whole &= job->is_known && job->lane_ns > 0;
         live->lane_ns[i] = job->is_known ? (double)job->lane_ns : 0;
-        told_ns += (double)job->lane_ns * job->rounds;
+        reported_ns += (double)job->lane_ns * job->rounds;
     }
     if (r == 0 && is_whole) {
-        clocks->told_ns += told_ns;
+        clocks->reported_ns += reported_ns;
         clocks->clock_ns += turn->used_s * 1e9;
     }
     free(turn);
@@ -120,7 +120,7 @@ static int measure_jobs(struct live *live, const struct service *service)
                 count_unknown(live), live->plan.jobs_count);
         return -ETIMEDOUT;
     }
-    live->told_to_clock = clocks.told_ns > 0 ? clocks.clock_ns / clocks.told_ns : 1;
+    live->clocks_by_reports = clocks.reported_ns > 0 ? clocks.clock_ns / clocks.reported_ns : 1;
     live->setting.x_gib_per_s = 1e9 / live->lane_ns_a_byte / GIB;
     return r;
 }

@@ -20,11 +20,13 @@ struct live {
     struct plan plan;
     double compression; /* factor by which time is compressed */
     uint32_t lanes;
-    double lane_ns_a_byte; /* measured during the run */
+    double lane_ns_a_byte; /* lane time of a pushed byte, measured during the run */
 
     /* Measurements on the service. */
     double lane_ns[PLAN_JOBS_MAX]; /* lane time of a round of each job, reported by the service */
-    double told_to_clock;          /* lane time by the clocks, divided by that of the service */
+    /* lane time by the clocks of the lanes' threads, divided by the lane time in the service's
+     * reports of jobs */
+    double clocks_by_reports;
 
     /* Results. */
     struct turn *dedicated, *shared;
@@ -51,8 +53,8 @@ void live_fini(struct live *live);
 
 /* --- live.c --- */
 
-/* Starts services, replays the trace on both and in the simulation, and reports. Returns a negative
- * errno, with a text on standard error. */
+/* Starts two services, replays the trace on both services and in the simulation, and prints a
+ * report. Returns a negative errno, with a text on standard error. */
 int live_run(struct live *live);
 
 /* --- live_report.c --- */

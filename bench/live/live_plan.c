@@ -11,7 +11,8 @@
 #include <stdlib.h>
 
 #define HOURS_MAX 100000
-#define LINE_GBIT 1000 /* workers on one machine have no network limit */
+/* network of a simulated worker: no limit, because the real workers are on one machine */
+#define LINE_GBIT 1000
 /* factor on the number of lanes, because new jobs arrive while late jobs still run */
 #define LANES_ROOM 1.5
 #define LANES_MAX 96
@@ -59,13 +60,16 @@ static int check(const struct workload *workload, char *error)
 {
     for (size_t i = 0; i < workload->count; i++)
         if (workload->jobs[i].workers > PLAN_WORKERS_MAX) {
-            snprintf(error, TABLE_ERROR_BYTES, "job %s has %u workers, at most %u can be played",
+            snprintf(error, TABLE_ERROR_BYTES,
+                     "job %s has %u workers; a real service of the bench runs at most %u",
                      workload->jobs[i].name, workload->jobs[i].workers, PLAN_WORKERS_MAX);
             return -EINVAL;
         }
     if (workload->count <= PLAN_JOBS_MAX)
         return 0;
-    snprintf(error, TABLE_ERROR_BYTES, "%zu jobs of two or more workers, at most %u can be played",
+    snprintf(error, TABLE_ERROR_BYTES,
+             "the trace has %zu jobs of two or more workers; a real service of the bench runs at "
+             "most %u",
              workload->count, PLAN_JOBS_MAX);
     return -EINVAL;
 }
@@ -94,7 +98,8 @@ int live_plan(struct live *live, char *error)
     return 0;
 }
 
-/* Each job is weighted with the time in which it runs. */
+/* The mean load over the run is computed: each job is weighted with the time for which the job
+ * runs. */
 void live_scale(struct live *live, double lane_ns_a_byte)
 {
     double unscaled_ns = 0;
@@ -123,7 +128,8 @@ size_t live_group(const struct live *live, size_t first)
 static int make_model(const struct live *live, size_t i, struct model *ret_model)
 {
     const struct plan_job *job = &live->plan.jobs[i];
-    double bytes = live->lane_ns[i] * live->told_to_clock * live->setting.x_gib_per_s * GIB / 1e9;
+    double bytes =
+        live->lane_ns[i] * live->clocks_by_reports * live->setting.x_gib_per_s * GIB / 1e9;
     double scale = bytes / ((double)job->model->elements * sizeof(float) * job->workers);
     *ret_model = *job->model;
     ret_model->step_ns = job->step_ns;

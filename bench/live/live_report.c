@@ -9,8 +9,9 @@
 
 struct sums {
     double live, simulated, predicted; /* mean losses */
-    /* told: jobs with a prediction; predicted_near: jobs with a prediction within 2 points */
-    size_t jobs, near, told, predicted_near;
+    /* with_prediction: jobs with a prediction; predicted_near: jobs with a prediction within 2
+     * points */
+    size_t jobs, near, with_prediction, predicted_near;
 };
 
 void live_report_plan(const struct live *live)
@@ -93,7 +94,7 @@ static void report_job(const struct live *live, size_t i, struct sums *sums)
     sums->jobs++;
     if (isnan(predicted))
         return;
-    sums->told++;
+    sums->with_prediction++;
     sums->predicted += predicted;
     sums->predicted_near += fabs(loss - predicted) <= NEAR;
 }
@@ -107,14 +108,14 @@ static void print_last_json(const struct live *live, const struct sums *sums)
            live->shared->used_s, busy_s, live->shared->used_s / busy_s, live->dedicated->used_s,
            live->shared->allocated_s, live->simulated.allocated * 3600, sums->live / jobs,
            sums->simulated / jobs);
-    if (sums->told > 0)
+    if (sums->with_prediction > 0)
         printf("\"loss_predicted\": %.5f, \"predicted_near_fraction\": %.4f, ",
-               sums->predicted / (double)sums->told,
-               (double)sums->predicted_near / (double)sums->told);
+               sums->predicted / (double)sums->with_prediction,
+               (double)sums->predicted_near / (double)sums->with_prediction);
     printf("\"jobs_near_fraction\": %.4f, \"jobs\": %zu, \"jobs_predicted\": %zu, "
            "\"x_gib_per_s\": %.4f, \"clock_by_told\": %.4f, \"wrong\": %llu}\n",
-           (double)sums->near / jobs, sums->jobs, sums->told, live->setting.x_gib_per_s,
-           live->told_to_clock,
+           (double)sums->near / jobs, sums->jobs, sums->with_prediction, live->setting.x_gib_per_s,
+           live->clocks_by_reports,
            (unsigned long long)(turn_wrong(live->dedicated) + turn_wrong(live->shared)));
 }
 
@@ -127,12 +128,12 @@ static void print_last(const struct live *live, const struct sums *sums)
            live->shared->used_s, busy_s, live->shared->used_s / busy_s, live->dedicated->used_s,
            live->shared->allocated_s, live->simulated.allocated * 3600, sums->live / jobs,
            sums->simulated / jobs, (double)sums->near / jobs, sums->jobs);
-    if (sums->told > 0)
-        printf("predicted in the mean: %.5f; to 2 points: %.3f of the %zu jobs that were told\n",
-               sums->predicted / (double)sums->told,
-               (double)sums->predicted_near / (double)sums->told, sums->told);
-    printf("X %.3f GiB/s; lane clocks %.3f of what is told of jobs; %llu elements wrong\n",
-           live->setting.x_gib_per_s, live->told_to_clock,
+    if (sums->with_prediction > 0)
+        printf("predicted in the mean: %.5f; to 2 points: %.3f of the %zu jobs with a prediction\n",
+               sums->predicted / (double)sums->with_prediction,
+               (double)sums->predicted_near / (double)sums->with_prediction, sums->with_prediction);
+    printf("X %.3f GiB/s; lane clocks %.3f of the reported lane time; %llu elements wrong\n",
+           live->setting.x_gib_per_s, live->clocks_by_reports,
            (unsigned long long)(turn_wrong(live->dedicated) + turn_wrong(live->shared)));
 }
 

@@ -65,7 +65,7 @@ int ask_lanes(const struct service *service, uint32_t ret_lanes[2])
         r = look_at_lanes(service, &look);
     }
     if (r == 0 && look.lanes_count < 2) {
-        fprintf(stderr, "gradpool-bench: the second aggregator has not come\n");
+        fprintf(stderr, "gradpool-bench: the second aggregator has not joined\n");
         r = -ETIMEDOUT;
     }
     for (size_t i = 0; r == 0 && i < 2; i++)

@@ -13,11 +13,11 @@ struct crowd {
     uint32_t workers;
     pid_t pids[CROWD_WORKERS_MAX];
     int fds[CROWD_WORKERS_MAX];
-    struct trainee_board *boards; /* shared with the workers */
+    struct trainee_board *boards; /* one board for each worker, in memory shared with the workers */
 };
 
-/* Returns a negative errno, with a text on standard error. The caller calls crowd_end() also after
- * an error. */
+/* Starts the workers. Returns 0, or a negative errno with a text on standard error. The caller
+ * calls crowd_end() also after an error. */
 int crowd_start(struct crowd *c, const struct trainee *plan);
 /* Waits until rank 0 has ended this many iterations. -ECHILD: a worker has ended before. */
 int crowd_await(struct crowd *c, uint32_t iterations);

@@ -1,6 +1,6 @@
 /* Conducts one cell of `migrate`: calibrates a job, trains it, migrates its tasks repeatedly, and
- * records the iterations near each migration. Windows without a migration alternate with these.
- * Owns the job's workers. Two windows must never share an iteration. */
+ * records the iterations near each migration. Windows with and without a migration alternate. Owns
+ * the job's workers. Two windows must never share an iteration. */
 #include "bench/migrate/migrate.h"
 
 #include "bench/migrate/ask.h"
@@ -17,13 +17,15 @@
 
 #define WORKERS 2
 #define STATE_BYTES_PER_ELEMENT 12 /* parameters and two moments (Adam) */
-/* If the state is larger, each iteration trains only a part of this size, so that iterations are
- * short. */
+/* A larger state is cut into parts of this size. Each iteration trains only one part, so that
+ * iterations are short. */
 #define PART_STATE_BYTES (UINT64_C(64) << 20)
 #define PROBE_ITERATIONS 5
 #define PROBE_ELEMENTS (UINT64_C(1) << 20)
 #define LOAD_ELEMENTS_MAX (double)(UINT64_C(48) << 20)
-#define PROBE_COMPUTE_MS 100 /* longer than the check of results, which runs meanwhile */
+/* computing time of the first measurement: longer than the check of results, which runs in this
+ * time */
+#define PROBE_COMPUTE_MS 100
 #define PROBES_MAX 4
 #define GROWTH_MAX 8.0      /* largest growth of the load between two measurements */
 #define AGGREGATION_MS 60.0 /* aggregation time that the calibration aims at */

@@ -34,16 +34,16 @@ struct migrate_cell {
 struct migrate_row {
     double iteration_ms, aggregation_fraction; /* medians without a migration */
     double visible_pause_fraction, control_fraction;
-    /* Medians. Of a live migration: time from order to answer, and the part of this time that
-     * lengthens no iteration. In the other modes: time from the stop of the first worker until the
-     * last worker trains again; hidden_ms is 0. */
+    /* Medians over all migrations. migration_ms of a live migration: time from order to answer; in
+     * the other modes: time from the stop of the first worker until the last worker trains again.
+     * hidden_ms: part of migration_ms that lengthens no iteration; 0 in the other modes. */
     double migration_ms, hidden_ms;
     uint32_t migrations;
     uint64_t failed_rounds, wrong;
 };
 
-/* The service has two aggregators with one lane each. Returns a negative errno, with a text on
- * standard error. */
+/* Measures one cell. The service has two aggregators with one lane each. Returns a negative errno,
+ * with a text on standard error. */
 int migrate_run(const struct service *service, const struct migrate_cell *cell,
                 struct migrate_row *ret_row);
 

@@ -19,14 +19,14 @@ static const char *const durabilities[] = {[GP_DURABILITY_NONE] = "none",
 
 struct migrate {
     struct service service;
-    struct service_setting setting; /* of the running service */
+    struct service_setting setting; /* setting of the running service */
     char cores[32];
     uint64_t states[STATES_MAX];
     size_t states_count;
     uint32_t migrations;
-    uint32_t events[PLANNED_EVENTS]; /* how many of each kind */
+    uint32_t events[PLANNED_EVENTS]; /* number of planned events of each kind */
     uint64_t seed;
-    const char *transport, *mode;  /* NULL: all */
+    const char *transport, *mode;  /* only this transport, only this mode; NULL: all */
     enum gp_durability durability; /* copies of the lanes' state */
     bool is_json, is_quick;
     uint64_t failed, wrong;
@@ -47,20 +47,22 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"quick", KEY_QUICK, 0, 0, "64 MiB of state alone"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON a row"},
+    {"quick", KEY_QUICK, 0, 0, "only 64 MiB of state"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each row"},
     {"migrations", KEY_MIGRATIONS, "N", 0,
-     "a row (default 20); 0: only the rows of planned events"},
+     "migrations for each row (default 20); 0: only the rows of planned events"},
     {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: both)"},
-    {"mode", KEY_MODE, "MODE", 0, "live, stop-the-world or restart (default: all)"},
-    {"state", KEY_STATE, "BYTES", 0, "of the job's tensors on its lanes; 0 is none"},
+    {"mode", KEY_MODE, "MODE", 0, "only this mode: live, stop-the-world or restart (default: all)"},
+    {"state", KEY_STATE, "BYTES", 0, "bytes of the job's state on its lanes; 0: no state"},
     {"durability", KEY_DURABILITY, "WHERE", 0,
-     "copies of the state go: none, replica (another aggregator), worker (default: none)"},
+     "place of the copies of the state: none, replica (another aggregator) or worker (default: "
+     "none)"},
     {"drains", KEY_DRAINS, "N", 0,
-     "of an aggregator with all tasks and the state of 8 jobs (default 10)"},
-    {"ends", KEY_ENDS, "N", 0, "the same, by SIGTERM of the aggregator (default 5)"},
-    {"restarts", KEY_RESTARTS, "N", 0, "of `serve' beside the 8 jobs, by SIGTERM (default 5)"},
-    {"seed", KEY_SEED, "N", 0, "(default 1)"},
+     "drains of an aggregator with all tasks and the state of 8 jobs (default 10)"},
+    {"ends", KEY_ENDS, "N", 0, "ends of this aggregator by SIGTERM (default 5)"},
+    {"restarts", KEY_RESTARTS, "N", 0,
+     "restarts of `serve' by SIGTERM, beside the 8 jobs (default 5)"},
+    {"seed", KEY_SEED, "N", 0, "seed of the times of migrations (default 1)"},
     {0},
 };
 
@@ -176,11 +178,12 @@ static int start(struct migrate *m, const char *piece_max)
                                           .piece_max = piece_max,
                                           /* long enough for a late aggregator on a busy machine */
                                           .aggregator_timeout = "10",
-                                          /* During a migration the state exists on both lanes. */
+                                          /* The limit is high, because the state exists on both
+                                           * lanes during a migration. */
                                           .job_memory_max = "2G",
                                           .lane_memory_max = "4G",
-                                          .stop = "service"}; /* so that jobs continue after a
-                                                               * restart */
+                                          /* jobs must continue after a restart */
+                                          .stop = "service"};
     return service_start_as(&m->service, &m->setting);
 }
 
@@ -248,14 +251,16 @@ int migrate_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "What a job notices of its tasks going to another aggregator while it trains, beside "
-        "stopping it meanwhile and beside ending it and starting it anew there. A visible pause "
-        "is the longest iteration near a migration, less the median without, in parts of that: "
-        "the median of all migrations. The control is the same where nothing migrates. Iterations "
-        "take 100 to 200 ms, a third of them aggregation. At last come planned events beside "
-        "eight jobs, whose tasks and 78 MiB of parameters and moments are on one aggregator: a "
-        "drain, an end by SIGTERM, and a restart of `serve': the longest iteration in ms, and the "
-        "worst job's longest iteration over its median. It starts its own services.",
+        "Measure the pauses of a job in training when its tasks migrate to another aggregator. Two "
+        "other modes stop all workers during the migration, or end the job and restart it there. A "
+        "visible pause is the longest iteration near a migration minus the median iteration "
+        "without one, divided by this median; the median over all migrations is printed. The "
+        "control is the same figure without a migration. Iterations take 100 to 200 ms, of which "
+        "aggregation takes a third. Then planned events are measured beside eight jobs whose "
+        "tasks, with 78 MiB of parameters and moments, are all on one aggregator: a drain, an end "
+        "by SIGTERM, and a restart of `serve'. The figures are the longest iteration in ms, and "
+        "the longest iteration of the worst job divided by the median of that job. The command "
+        "starts separate services.",
         NULL,
         NULL,
         NULL};

@@ -19,7 +19,8 @@
 
 #define JOBS 8
 #define WORKERS 2
-#define STATE_TASKS 13 /* number of tasks with state in each job, 256 KiB of parameters each */
+/* number of tasks with state in each job; each task has 256 KiB of parameters */
+#define STATE_TASKS 13
 #define TASK_ELEMENTS (UINT64_C(64) << 10)
 #define STATE_BYTES_PER_ELEMENT 12 /* Adam: parameters and two moments */
 /* elements of the sum with which rank 0 sends the conductor's orders */
@@ -30,12 +31,12 @@
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
 #define EVENTS_MAX 64
-#define END_NS (60 * NS_PER_S)   /* longest end of a process of the service */
+#define END_NS (60 * NS_PER_S)   /* longest time until a process of the service has ended */
 #define END_AGAIN_NS (NS_PER_MS) /* time between two checks */
 #define NAMES_BYTES 16
 
 struct window {
-    uint32_t first[JOBS], last[JOBS]; /* numbers of iterations */
+    uint32_t first[JOBS], last[JOBS]; /* first and last iteration of the window, for each job */
 };
 
 struct planned {
@@ -176,7 +177,7 @@ static const struct {
 
 const char *planned_event_name(enum planned_event event) { return events[event].name; }
 
-/* A window without an event, as long as the one with the event. */
+/* Records a window without an event, as long as the window `near` with the event. */
 static int run_control(struct planned *p, const struct window *near, struct window *control)
 {
     int r = 0;

@@ -5,13 +5,13 @@
 #include "bench/migrate/crowd.h"
 #include "bench/migrate/migrate.h"
 
-#define RECKON_WARM 6 /* the first iterations do not count */
+#define RECKON_WARM 6 /* number of first iterations that do not count */
 #define RECKON_WINDOWS_MAX 512
 
-/* The iterations during one order. */
+/* A window: the iterations from an order until shortly after its end. */
 struct migrate_window {
     uint32_t first, last;
-    bool migrates; /* false: an order without effect */
+    bool migrates; /* whether the order moves tasks; otherwise the order has no effect */
     bool stands;   /* whether all workers stopped for the migration, in iteration `stood_in` */
     uint32_t stood_in;
     double answer_ms; /* time from order to answer, for live migrations */

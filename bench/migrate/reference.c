@@ -1,5 +1,6 @@
 /* Replays the results of a job of `migrate` with the kernels of the lanes, block by block: all
- * rounds of one block while it is in the cache. Must never read a result of the service. */
+ * rounds of one block are computed while the block is in the cache. Must never read a result of the
+ * service. */
 #include "bench/migrate/reference.h"
 
 #include "bench/lib/gradient.h"

@@ -18,7 +18,7 @@
 
 #define WAIT_MS 20000
 #define ORDER_WAIT_MS 120000
-#define FIRST_PART 2 /* tensors: the order, the load, then the parts */
+#define FIRST_PART 2 /* index of the first part in `tensors`; before: 0 the order, 1 the load */
 #define TENSORS_MAX (FIRST_PART + TRAINEE_PARTS_MAX)
 
 struct worker {
@@ -188,7 +188,7 @@ static int pause_until_told(struct worker *w)
     struct pollfd told = {.fd = w->about->fd, .events = POLLIN};
     if (write(w->about->fd, &word, 1) != 1 || poll(&told, 1, ORDER_WAIT_MS) != 1 ||
         read(w->about->fd, &word, 1) != 1)
-        return complain(w, "nobody tells it to go on", -ETIMEDOUT);
+        return complain(w, "the conductor sends no order to continue", -ETIMEDOUT);
     return 0;
 }
 

@@ -37,7 +37,7 @@ struct trainee {
     uint64_t part_elements; /* number of elements with Adam; 0: lanes store no state of the job */
     uint32_t parts;         /* number of parts; each iteration trains the next one */
     uint64_t compute_ns, seed;
-    enum gp_durability durability; /* 0: no copies */
+    enum gp_durability durability; /* place of the copies of the state; 0: no copies */
     struct trainee_board *board;
     /* Socket to the conductor. Rank 0 sends 'i' at the end of an iteration; each worker sends
      * 'p' when it pauses, and receives one byte to continue. */

@@ -21,10 +21,10 @@ enum { KEY_QUICK = 1000, KEY_JSON, KEY_TURNS, KEY_ROUNDS, KEY_TENSORS };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "three turns of five rounds"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON a way; the last line has the ratios"},
-    {"turns", KEY_TURNS, "N", 0, "of each, one after the other (default 11)"},
-    {"rounds", KEY_ROUNDS, "N", 0, "a turn (default 10)"},
-    {"tensors", KEY_TENSORS, "N", 0, "of 16 KiB each (default 1000)"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each way; the last line has the ratios"},
+    {"turns", KEY_TURNS, "N", 0, "turns of each way, which alternate (default 11)"},
+    {"rounds", KEY_ROUNDS, "N", 0, "rounds of a turn (default 10)"},
+    {"tensors", KEY_TENSORS, "N", 0, "number of tensors of 16 KiB (default 1000)"},
     {0},
 };
 
@@ -132,10 +132,11 @@ int names_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "A push-pull of many named tensors, each of four workers in an order of its own, beside "
-        "one tensor of the same bytes, turn by turn: one request each from C, one for all of them "
-        "from C, one each from Python. Gradients and results lie in plain memory. Each turn's "
-        "last results are checked. It starts its own service.",
+        "Compare a push-pull of many named tensors with one tensor of the same bytes. Each of four "
+        "workers pushes the names in a different order. The ways alternate: one request for each "
+        "tensor from C, one request for all tensors from C, one request for each tensor from "
+        "Python. Gradients and results are in plain memory. The last results of each turn are "
+        "checked. The command starts a separate service.",
         NULL,
         NULL,
         NULL};

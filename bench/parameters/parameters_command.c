@@ -21,10 +21,10 @@ enum { KEY_QUICK = 1000, KEY_JSON, KEY_TURNS, KEY_STEPS, KEY_COUNT };
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "three turns of two steps"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON for each door"},
-    {"turns", KEY_TURNS, "N", 0, "of each, one after the other (default 25)"},
-    {"steps", KEY_STEPS, "N", 0, "a turn (default 5)"},
-    {"count", KEY_COUNT, "N", 0, "parameters, 8 float32 elements each (default 5000)"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each integration"},
+    {"turns", KEY_TURNS, "N", 0, "turns of each integration, which alternate (default 25)"},
+    {"steps", KEY_STEPS, "N", 0, "steps of a turn (default 5)"},
+    {"count", KEY_COUNT, "N", 0, "number of parameters, 8 float32 elements each (default 5000)"},
     {0},
 };
 
@@ -102,10 +102,10 @@ int parameters_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "A step of training of a model with very many small parameters, two workers, turn by turn: "
-        "without communication, with gloo's DistributedDataParallel, with gradpool.ddp.attach() "
-        "and with gradpool.torch's DistributedOptimizer. Every parameter is checked after each "
-        "turn. It starts its own service.",
+        "Measure a training step of a model with very many small parameters and two workers. Turns "
+        "alternate: without communication, with gloo's DistributedDataParallel, with "
+        "gradpool.ddp.attach() and with gradpool.torch's DistributedOptimizer. Every parameter is "
+        "checked after each turn. The command starts a separate service.",
         NULL,
         NULL,
         NULL};

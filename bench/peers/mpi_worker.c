@@ -1,5 +1,5 @@
-/* gradpool-bench-mpi: a rank of Open MPI in a comparison. It is a separate program that is only
- * built if libmpi is installed. mpirun starts it with the conductor's address. */
+/* gradpool-bench-mpi: a rank of Open MPI in a comparison. This separate program is built only if
+ * libmpi is installed. mpirun starts it with the conductor's address. */
 #include "bench/compare/seat.h"
 #include "bench/lib/host.h"
 

@@ -212,7 +212,8 @@ static void summarise(struct worker *w, struct push_result *result)
     result->round_us_p99 = w->round_us[result->rounds * 99 / 100];
 }
 
-/* Returns 0, or the negative errno of the first failed call, with a text on standard error. */
+/* Runs one worker. Returns 0, or the negative errno of the first failed call, with a text on
+ * standard error. */
 static int push_run(const struct push_options *options, struct push_result *ret_result)
 {
     struct worker w = {.options = options};

@@ -34,25 +34,25 @@ enum {
 
 static const struct argp_option options[] = {
     {"endpoint", KEY_ENDPOINT, "URL", 0, "coordinator (default: GRADPOOL_ENDPOINT, or this host)"},
-    {"transport", KEY_TRANSPORT, "KIND", 0, "auto, shm or tcp"},
+    {"transport", KEY_TRANSPORT, "KIND", 0, "transport: auto, shm or tcp"},
     {"job", KEY_JOB, "NAME", 0, "job name (default: GRADPOOL_JOB, or a new one)"},
     {"rank", KEY_RANK, "N", 0, "push: rank of this worker"},
-    {"workers", KEY_WORKERS, "N", 0, "workers of the job (default 2)"},
-    {"tensors", KEY_TENSORS, "N", 0, "tensors pushed in a round (default 1)"},
-    {"elements", KEY_ELEMENTS, "N", 0, "float32 elements of a tensor (default 262144)"},
-    {"rounds", KEY_ROUNDS, "N", 0, "rounds (default 100)"},
-    {"group", KEY_GROUP, "N", 0, "tensors of one request (default: all)"},
-    {"compute-ms", KEY_COMPUTE, "MS", 0, "sleep between rounds, as if computing"},
-    {"slow-rank", KEY_SLOW, "N", 0, "this rank computes ten times as long"},
+    {"workers", KEY_WORKERS, "N", 0, "number of workers of the job (default 2)"},
+    {"tensors", KEY_TENSORS, "N", 0, "number of tensors pushed in a round (default 1)"},
+    {"elements", KEY_ELEMENTS, "N", 0, "number of float32 elements of a tensor (default 262144)"},
+    {"rounds", KEY_ROUNDS, "N", 0, "number of rounds (default 100)"},
+    {"group", KEY_GROUP, "N", 0, "number of tensors in one request (default: all)"},
+    {"compute-ms", KEY_COMPUTE, "MS", 0, "sleep between rounds, in place of computing"},
+    {"slow-rank", KEY_SLOW, "N", 0, "this rank sleeps ten times as long"},
     {"seed", KEY_SEED, "N", 0, "seed of the gradients (default 1)"},
     {"timeout-ms", KEY_TIMEOUT, "MS", 0, "deadline of a wait (default 30000)"},
-    {"mean", KEY_MEAN, 0, 0, "mean instead of sum"},
+    {"mean", KEY_MEAN, 0, 0, "compute the mean instead of the sum"},
     {"foreign", KEY_FOREIGN, 0, 0, "push from plain memory instead of gp_alloc memory"},
     {"in-place", KEY_IN_PLACE, 0, 0, "the result replaces the gradient"},
-    {"shuffle", KEY_SHUFFLE, 0, 0, "every rank pushes in an order of its own"},
+    {"shuffle", KEY_SHUFFLE, 0, 0, "every rank pushes the tensors in a different order"},
     {"no-check", KEY_NO_CHECK, 0, 0, "do not check the results (for timing)"},
-    {"verbose", KEY_VERBOSE, 0, 0, "a line a round"},
-    {"json", KEY_JSON, 0, 0, "one JSON line a worker"},
+    {"verbose", KEY_VERBOSE, 0, 0, "a line for each round"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each worker"},
     {0},
 };
 
@@ -136,11 +136,10 @@ int push_command(int argc, char **argv)
 {
     struct push_options o;
     char job[64];
-    parse_options(
-        argc, argv,
-        "Be one worker of a job and check every element of every result. Rank and size as "
-        "given or from the launcher's environment.",
-        &o, job, sizeof job);
+    parse_options(argc, argv,
+                  "Run one worker of a job, which checks every element of every result. Rank and "
+                  "number of workers come from the options or from the launcher's environment.",
+                  &o, job, sizeof job);
     return push_report(&o);
 }
 
@@ -149,10 +148,9 @@ int local_command(int argc, char **argv)
     struct push_options o;
     char job[64];
     parse_options(argc, argv,
-                  "Fork all workers of a job on this host. They check every element of every "
-                  "result.\v"
-                  "Example, against `gradpool serve` on this host:\n"
-                  "  gradpool-bench local --workers 4 --elements 1048576 --rounds 50",
+                  "Start all workers of a job on this host. The workers check every element of "
+                  "every result.\vExample, with a running `gradpool serve` on this host:\n  "
+                  "gradpool-bench local --workers 4 --elements 1048576 --rounds 50",
                   &o, job, sizeof job);
     return local_run(&o);
 }

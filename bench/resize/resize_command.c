@@ -1,4 +1,4 @@
-/* `resize`: measures the pause that a worker that joins or leaves causes to the others. Owns a
+/* `resize`: measures the pause of a job's workers when another worker joins or leaves. Owns a
  * service, and the workers of one job at a time. */
 #include "bench/resize/resize_worker.h"
 
@@ -18,7 +18,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALM_STEPS 20 /* between two resizes */
+#define CALM_STEPS 20 /* number of steps between two resizes */
 #define CYCLES_MAX 200
 #define PATIENCE_NS (120 * NS_PER_S)
 #define LOOK_NS NS_PER_MS
@@ -28,7 +28,7 @@ struct resize {
     struct resize_plan plan;
     pid_t pids[RESIZE_WORKERS];
     uint32_t cycles;
-    const char *transport; /* NULL: both */
+    const char *transport; /* only transport that is measured; NULL: both */
     bool is_json;
     uint64_t wrong;
 };
@@ -51,14 +51,16 @@ enum {
 };
 
 static const struct argp_option options[] = {
-    {"cycles", KEY_CYCLES, "N", 0, "growths, each with a shrink behind it (default 15)"},
-    {"transport", KEY_TRANSPORT, "shm|tcp", 0, "(default: both)"},
-    {"state-bytes", KEY_STATE, "BYTES", 0, "that a late worker gets (default 8 MB)"},
-    {"gradient-bytes", KEY_GRADIENT, "BYTES", 0, "of each step (default 1 MiB)"},
+    {"cycles", KEY_CYCLES, "N", 0, "number of growths, each followed by a shrink (default 15)"},
+    {"transport", KEY_TRANSPORT, "shm|tcp", 0, "only this transport (default: both)"},
+    {"state-bytes", KEY_STATE, "BYTES", 0,
+     "bytes of the state that a late worker receives (default 8 MB)"},
+    {"gradient-bytes", KEY_GRADIENT, "BYTES", 0,
+     "bytes of the gradients of each step (default 1 MiB)"},
     {"compute-ms", KEY_COMPUTE, "MS", 0, "emulated computing time of a step (default 25)"},
     {"setup-ms", KEY_SETUP, "MS", 0,
-     "emulated work of a late worker between its declare and its first step (default 200)"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON a transport"},
+     "emulated work of a late worker between gp_deal_declare() and its first step (default 200)"},
+    {"json", KEY_JSON, 0, 0, "a line of JSON for each transport"},
     {0},
 };
 
@@ -124,7 +126,8 @@ static bool has_ended(const struct resize *z)
            info.si_pid != 0;
 }
 
-/* Returns whether a number of the board has reached `least`; -ECHILD, -ETIMEDOUT. */
+/* Waits until `number`, a count of the board, has reached `least`. -ECHILD: rank 0 has ended;
+ * -ETIMEDOUT. */
 static int await(const struct resize *z, const atomic_uint *number, unsigned least)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;
@@ -155,7 +158,8 @@ static double step_ms(const struct resize *z, uint32_t rank, unsigned step)
     return (double)(ends_ns[step] - ends_ns[step - 1]) / NS_PER_MS;
 }
 
-/* Returns the longest step of the ranks that stay, from `first` to the last one that all have. */
+/* Returns the longest step of the ranks that stay, from step `first` to the last step that all
+ * these ranks have completed. */
 static double longest_ms(const struct resize *z, unsigned first)
 {
     double longest = 0;
@@ -290,9 +294,10 @@ int resize_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "The pause of a job of two workers when a third one joins and leaves: the longest step of "
-        "the two beyond their median. The workers sleep in place of computing, and train by a "
-        "deal. It starts its own service.",
+        "Measure the pause of a job of two workers when a third worker joins and leaves: the "
+        "longest step of the two workers minus their median step. The workers sleep in place of "
+        "computing; gp_deal_declare() divides the samples of each step among them. The command "
+        "starts a separate service.",
         NULL,
         NULL,
         NULL};

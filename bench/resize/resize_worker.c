@@ -1,6 +1,6 @@
 /* The worker of a job that grows and shrinks. The gradients of a step are equal on all ranks, so
- * their mean is known. A late worker gets the state by gp_broadcast(), and checks it when it
- * leaves. Owns its client and its memory. */
+ * their mean is known. A late worker gets the state by gp_broadcast(), and checks the state before
+ * leaving. Owns its client and its memory. */
 #include "bench/resize/resize_worker.h"
 
 #include "client/gradpool_elastic.h"
@@ -13,9 +13,9 @@
 #include <time.h>
 
 #define WAIT_MS 60000
-#define LOOK_NS NS_PER_MS /* pause between two looks at the board, or two attempts to join */
+#define LOOK_NS NS_PER_MS /* pause between two reads of the board, or two attempts to join */
 #define BATCH 8
-#define SAMPLES (UINT64_C(1) << 40) /* more than any run uses */
+#define SAMPLES (UINT64_C(1) << 40) /* number of samples of the epoch: more than any run uses */
 #define VALUES 1024                 /* gradients are small whole numbers, whose means are exact */
 
 struct resize_worker {
@@ -124,7 +124,7 @@ static void check_state(struct resize_worker *w)
     atomic_fetch_add(&w->plan->board->wrong, wrong);
 }
 
-/* Notes the end of a step. */
+/* Stores the end of a step on the board. */
 static void note(const struct resize_worker *w, const gp_step *step)
 {
     struct resize_board *board = w->plan->board;
@@ -185,7 +185,7 @@ static int train_all(struct resize_worker *w)
 
 /* ---- resizes ---- */
 
-/* Resizes the job as the command orders, in a thread of rank 0 of its own. */
+/* Resizes the job when the command orders a resize. Runs in a separate thread of rank 0. */
 static void *resize(void *context)
 {
     const struct resize_worker *w = context;

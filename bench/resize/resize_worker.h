@@ -1,4 +1,5 @@
-/* A worker of the job that `resize` measures: an ordinary client (B2) that trains by a deal. */
+/* A worker of the job that `resize` measures: an ordinary client (B2). gp_deal_declare() divides
+ * the samples of each step among the workers. */
 #ifndef GRADPOOL_BENCH_RESIZE_RESIZE_WORKER_H
 #define GRADPOOL_BENCH_RESIZE_RESIZE_WORKER_H
 
@@ -12,9 +13,9 @@
 /* Memory that the command shares with all workers. */
 struct resize_board {
     atomic_uint wanted;  /* number of workers that the command has ordered */
-    atomic_uint settled; /* number of workers that rank 0 has reached */
-    atomic_uint shares;  /* steps of the late worker that had samples */
-    atomic_ullong wrong; /* elements that differ from the expected ones */
+    atomic_uint settled; /* number of workers after the last resize that rank 0 has completed */
+    atomic_uint shares;  /* number of steps in which the late worker had samples */
+    atomic_ullong wrong; /* number of elements that differ from the expected values */
     atomic_uint steps[RESIZE_FOUNDERS];
     uint64_t ends_ns[RESIZE_FOUNDERS][RESIZE_STEPS_MAX];
 };

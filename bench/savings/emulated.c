@@ -27,7 +27,7 @@ static void sleep_until(double at_ns)
 }
 
 /* Returns the number of tensors from `first` on that are pushed in one call. `ret_ready_ns`: time
- * at which the last of them is ready. */
+ * at which the last of these tensors is ready. */
 static size_t gather(const struct worker *w, size_t first, double step_ns, double *ret_ready_ns)
 {
     const struct model_tensor *all = w->client.model->tensors;

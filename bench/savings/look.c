@@ -48,8 +48,8 @@ static void print_failure(const char *command, const char *errors_path, int code
     free(text);
 }
 
-/* Returns the exit code; negative: the command could not run. A complete answer about an
- * unhealthy service counts, too. */
+/* Returns the exit code; negative: the command could not run. A complete answer about an unhealthy
+ * service counts as a success. */
 static int try_to_ask(char **argv, const char *path, const char *errors_path, char **ret_text)
 {
     unlink(path);
@@ -61,8 +61,8 @@ static int try_to_ask(char **argv, const char *path, const char *errors_path, ch
     return code;
 }
 
-/* Runs a command and returns its output, which the caller frees. On a loaded machine one query may
- * fail; it is then repeated. */
+/* Runs a command and returns its output, which the caller frees. On a loaded machine a query may
+ * fail, so failed queries are repeated. */
 static int ask(const struct service *s, const char *command, const char *job, char **ret_text)
 {
     const struct timespec again = {0, AGAIN_NS};

@@ -14,18 +14,18 @@ struct look {
     struct look_lane {
         uint32_t lane;       /* number of the lane, constant over time */
         uint32_t aggregator; /* aggregator of the lane */
-        uint32_t tasks;      /* 0: the lane has no tasks */
+        uint32_t tasks;      /* number of tasks on the lane */
         bool is_open;        /* open or closing: the lane has a core, with or without tasks */
         uint64_t cpu_ns;     /* CPU time of the lane's thread */
-    } lanes[LOOK_LANES_MAX]; /* sorted as in the status */
+    } lanes[LOOK_LANES_MAX]; /* in the order of `gradpool status` */
 };
 
-/* Returns a negative errno, with a text on standard error. */
+/* Reads the state of all lanes. Returns 0, or a negative errno with a text on standard error. */
 int look_at_lanes(const struct service *service, struct look *ret_look);
 
 struct look_job {
     char name[64];
-    uint64_t alone_period_ns; /* 0: not measured */
+    uint64_t alone_period_ns; /* round time without other jobs; 0: not measured */
     bool has_prediction;      /* the prediction is valid, and may be 0 */
     uint32_t predicted_loss_ppm;
     uint64_t lane_ns; /* lane time of a round; 0: unknown */

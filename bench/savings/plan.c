@@ -12,7 +12,8 @@
 #include <string.h>
 
 #define FORWARD_PART (1.0 / 3)
-/* Part of a turn in which jobs arrive, and part at its end in which jobs leave. */
+/* Fraction of a turn in which jobs arrive. In the same fraction at the end of the turn jobs
+ * leave. */
 #define COMING_PART 0.25
 #define ROUNDS_LEAST 8
 #define WARM_ROUNDS 2

@@ -9,8 +9,9 @@
 
 #define PLAN_JOBS_MAX 32
 #define PLAN_WORKERS_MAX 16
-/* A profile needs 25 rounds and three looks at intervals of a second (packer, R1). These numbers
- * are larger, because some looks are late, and one more is needed before the job leaves. */
+/* A profile needs 25 rounds and three measurements of the service at intervals of a second (packer,
+ * R1). These numbers are larger, because a measurement may be late, and one more is needed before
+ * the job leaves. */
 #define PLAN_PROFILE_ROUNDS 36
 #define PLAN_PROFILE_NS 7e9
 
@@ -19,7 +20,7 @@ struct plan_job {
     const struct model *model;
     uint32_t workers;
     double step_ns;            /* scaled step time without aggregation */
-    double arrive_ns, stay_ns; /* within a turn */
+    double arrive_ns, stay_ns; /* time of arrival within a turn, and length of the stay */
     uint64_t seed;             /* seed of the jitter, which is the same in all settings */
 };
 
@@ -44,7 +45,7 @@ void plan_scale(struct plan *plan, double lane_ns_a_byte, double cores);
 /* Returns the number of elements of a scaled tensor; at least one. */
 uint64_t plan_elements(const struct plan *plan, const struct model_tensor *tensor);
 uint64_t plan_bytes(const struct plan *plan, const struct plan_job *job);
-/* Returns the number of rounds of one worker in `stay_ns`. Some of them are measured. */
+/* Returns the number of rounds of one worker in `stay_ns`. Some of these rounds are measured. */
 uint32_t plan_rounds(const struct plan_job *job, double stay_ns);
 
 /* Returns the time of one worker's step in that round, with jitter. */

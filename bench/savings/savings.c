@@ -14,7 +14,8 @@
 #define SCALE_FIRST 0.05 /* scale of tensors for the first measurement */
 #define CALIBRATION_NS 1.5e9
 #define PROFILE_PASSES_MAX 3
-#define LOOKS_FOR_JOBS 4 /* number of looks between two queries of jobs: two seconds */
+/* number of readings of the lanes (looks) between two readings of the jobs: two seconds */
+#define LOOKS_FOR_JOBS 4
 
 const char *savings_setting_name(enum savings_setting setting)
 {
@@ -114,7 +115,7 @@ static int profile(struct savings *s)
                 r = profile_turn(s, i, i);
     }
     if (r == 0 && count_known(s) < jobs)
-        fprintf(stderr, "gradpool-bench: the service has measured %zu of %zu jobs only\n",
+        fprintf(stderr, "gradpool-bench: the service has measured only %zu of %zu jobs\n",
                 count_known(s), jobs);
     return r;
 }
@@ -185,8 +186,8 @@ static int run_all(struct savings *s, enum savings_setting setting, uint32_t alt
     return r;
 }
 
-/* Corrects the period of a job alone for the random step times, which differ in the longer stays
- * of the other settings. */
+/* Corrects the measured period of a job that ran alone. Its random step times were others than in
+ * the longer stays with dedicated and shared lanes; the difference is computed from the plan. */
 static void take_out_draws(const struct plan *plan, size_t index, struct turn_job *seen)
 {
     const struct plan_job *job = &plan->jobs[index];
@@ -229,8 +230,8 @@ static int alternate(struct savings *s)
     return r;
 }
 
-/* Starts both services. Each job may need separate lanes, one for each worker, at the same time as
- * the others; these lanes time-share the cores of this machine. */
+/* Starts both services. One service has separate lanes for all jobs, one for each worker; these
+ * lanes time-share the cores of this machine. */
 static int start_services(struct savings *s)
 {
     char cores[256] = "", per_core[16];
@@ -266,7 +267,7 @@ int savings_run(struct savings *s)
     if (r == 0)
         r = alternate(s);
     if (r == 0 && s->report)
-        look_at_events(&s->shared, &s->events); /* after an error the page has no events */
+        look_at_events(&s->shared, &s->events); /* if this fails, the page has no events */
     service_stop(&s->shared);
     service_stop(&s->dedicated);
     struct savings_sums sums;

@@ -24,7 +24,7 @@ struct savings_series {
     size_t turns;
     double offered[SAVINGS_TURNS_MAX], busiest[SAVINGS_TURNS_MAX];
     double allocated_s, used_s, seconds; /* sums over all turns */
-    struct savings_part {                /* sums over the turns */
+    struct savings_part {                /* values of one part of a turn, summed over all turns */
         double allocated, used;
         uint32_t used_turns; /* number of turns with known used cores */
     } parts[SAVINGS_PARTS];

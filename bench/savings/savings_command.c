@@ -35,22 +35,26 @@ enum {
 
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0,
-     "two alternations of 4 s, each job alone once, all profiled at once: under 50 s, with wide "
-     "intervals"},
+     "two alternations of 4 s, each job alone once, all jobs profiled at the same time: under 50 "
+     "s, with wide confidence intervals"},
     {"json", KEY_JSON, 0, 0,
-     "a line of JSON for each turn, each job, each size of server; the last one sums up"},
-    {"jobs", KEY_JOBS, "N", 0, "how many (default 8)"},
-    {"workers", KEY_WORKERS, "N", 0, "of each job, a process each (default 2)"},
-    {"mix", KEY_MIX, "NAMES", 0, "models of the jobs, commas between (default: " MIX_DEFAULT ")"},
+     "a line of JSON for each turn, each job and each size of server; the last line is the "
+     "summary"},
+    {"jobs", KEY_JOBS, "N", 0, "number of jobs (default 8)"},
+    {"workers", KEY_WORKERS, "N", 0, "number of workers of each job, one process each (default 2)"},
+    {"mix", KEY_MIX, "NAMES", 0,
+     "models of the jobs, separated by commas (default: " MIX_DEFAULT ")"},
     {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
-    {"policy", KEY_POLICY, "NAME", 0, "of the shared service: shared (default), rate, ..."},
-    {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: as any client chooses)"},
+    {"policy", KEY_POLICY, "NAME", 0, "policy of the shared service: shared (default), rate, ..."},
+    {"transport", KEY_TRANSPORT, "KIND", 0, "shm or tcp (default: the client's choice)"},
     {"load", KEY_LOAD, "PERCENT", 0,
-     "of one core: lane time that all jobs together offer (default 70)"},
+     "lane time that all jobs together need, in percent of one core (default 70)"},
     {"turn-s", KEY_TURN, "S", 0, "length of a turn (default 12)"},
-    {"alternations", KEY_ALTERNATIONS, "N", 0, "of dedicated and shared (default 5)"},
-    {"seed", KEY_SEED, "N", 0, "of jitter and of who leaves when (default 1)"},
-    {"report", KEY_REPORT, "FILE", 0, "a page with charts and tables, which needs nothing else"},
+    {"alternations", KEY_ALTERNATIONS, "N", 0,
+     "number of turns with dedicated lanes and with shared lanes (default 5)"},
+    {"seed", KEY_SEED, "N", 0,
+     "seed of the jitter and of the order in which jobs leave (default 1)"},
+    {"report", KEY_REPORT, "FILE", 0, "write a page with charts and tables, in one file"},
     {0},
 };
 
@@ -112,14 +116,14 @@ static const struct argp argp = {
     options,
     parse,
     NULL,
-    "How many cores jobs hold that share lanes, and what it costs them. Emulated jobs with the "
-    "tensors, the order and the step times of real models, scaled to this machine, train on two "
-    "services of the bench's own: with lanes of their own, and sharing lanes. They come and go in "
-    "each turn; every result of sampled rounds is checked.\v"
-    "The load is lane time in percent of a core when all jobs are there; tensors are scaled for "
-    "it. "
-    "What the service says of itself is what counts: a lane is allocated from the look "
-    "that sees it open until the next one; where lanes are never parked, while it carries tasks.",
+    "Measure how many cores jobs save by sharing lanes, and how much slower they become. Emulated "
+    "jobs have the tensors, the order of gradients and the step times of real models, scaled to "
+    "this machine. The jobs train on two separate services: with dedicated lanes, and on shared "
+    "lanes. In each turn the jobs arrive and leave. Every result of some rounds is checked.\vThe "
+    "load is the lane time while all jobs are present, in percent of a core; tensors are scaled to "
+    "this load. All figures of cores come from the service's own reports: a lane counts as "
+    "allocated from a report in which the lane is open until the next report. On a service that "
+    "parks no lanes, a lane counts as allocated while it has tasks.",
     NULL,
     NULL,
     NULL};

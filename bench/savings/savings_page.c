@@ -29,7 +29,8 @@ static void add_facts(const struct savings *s, struct run_facts *facts)
              s->lane_ns_a_byte * 1024);
     run_fact(facts, "lanes", "%u on %u cores", s->cores * s->lanes_per_core, s->cores);
     run_fact(facts, "turns", "%.1f s each, %u alternations", p->turn_ns / 1e9, s->alternations);
-    run_fact(facts, "moves and growth", "the last of the shared service, since it started");
+    run_fact(facts, "moves and growth",
+             "the newest events of the shared service, in seconds since its start");
     run_fact(facts, "seed", "%llu", (unsigned long long)p->seed);
     run_facts_of_host(facts);
 }

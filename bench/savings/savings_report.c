@@ -99,8 +99,8 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
 struct losses {
     /* Loss of the shared period, compared with the dedicated period and with the period alone. */
     double dedicated[PLAN_JOBS_MAX], alone[PLAN_JOBS_MAX];
-    /* told: jobs with a prediction; near: jobs with a prediction within 2 points */
-    size_t told, near;
+    /* with_prediction: jobs with a prediction; near: jobs with a prediction within 2 points */
+    size_t with_prediction, near;
 };
 
 static void print_interval(const struct savings *s, enum savings_setting setting,
@@ -154,13 +154,13 @@ static void report_job(struct savings *s, size_t i, struct losses *losses,
     losses->dedicated[i] = loss(&periods[SAVINGS_DEDICATED], &periods[SAVINGS_SHARED]);
     losses->alone[i] = loss(&periods[SAVINGS_ALONE], &periods[SAVINGS_SHARED]);
     sums->losses[i] = losses->dedicated[i];
-    losses->told += !isnan(predicted);
+    losses->with_prediction += !isnan(predicted);
     losses->near += fabs(losses->dedicated[i] - predicted) <= NEAR; /* false for NAN */
     print_losses(s, losses->dedicated[i], losses->alone[i], predicted);
 }
 
-/* Returns the cores of dedicated servers. A server of c cores counts as c times the cores of a
- * lane, whatever its load. */
+/* Prints and returns the part of the cores that sharing saves, compared with dedicated servers of
+ * `cores` cores each. A dedicated server counts with all its cores, whatever its load. */
 static double report_cores(const struct savings *s, uint32_t cores)
 {
     const struct savings_series *dedicated = &s->series[SAVINGS_DEDICATED];
@@ -189,7 +189,8 @@ static void sum_up(struct savings *s, struct losses *losses, struct savings_sums
     sums->loss_worst = statistics_quantile(losses->dedicated, jobs, 1);
     sums->loss_worst_alone = statistics_quantile(losses->alone, jobs, 1);
     sums->offered = statistics_interval(dedicated->offered, dedicated->turns).median;
-    sums->predicted_near = losses->told ? (double)losses->near / (double)losses->told : NAN;
+    sums->predicted_near =
+        losses->with_prediction ? (double)losses->near / (double)losses->with_prediction : NAN;
     sums->busiest = statistics_interval(shared->busiest, shared->turns).median;
 }
 

@@ -15,11 +15,11 @@ struct interval {
  * with a probability of at least 90 %. With too few values returns the whole range, and a lower
  * `confidence`. */
 struct interval statistics_interval(double *values, size_t count);
-/* Sorts `values`. Returns the smallest value that is not exceeded by at least the fraction `part`
- * of them; 0 < part <= 1, count >= 1. */
+/* Sorts `values`. Returns the smallest value such that at least the fraction `part` of all values
+ * is not larger; 0 < part <= 1, count >= 1. */
 double statistics_quantile(double *values, size_t count, double part);
-/* For systems measured in turns: returns the median over `turns` turns of the value at position
- * `at`. Each turn has `width` values. */
+/* Returns the median, over `turns` turns, of the value at position `at` in the `width` values of
+ * each turn. */
 #define STATISTICS_TURNS_MAX 64
 double statistics_turns_median(const void *figures, size_t width, size_t turns, size_t at);
 /* Returns the median of the ratios of each turn to the other system's turn; 0 without a ratio. */

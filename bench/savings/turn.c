@@ -34,7 +34,8 @@ struct conductor {
     uint64_t begin_ns, next_look_ns, deadline_ns;
     bool has_left; /* some job has left */
     struct look first, last;
-    struct look full_first, full_last; /* first and last look with all jobs present */
+    /* first and last reading of the service while all jobs were present */
+    struct look full_first, full_last;
 };
 
 void turn_all(struct turn *turn)

@@ -15,15 +15,18 @@ struct setting {
     double line_gbit_per_s;
     double jitter;          /* jitter of a worker's step time: standard deviation divided by mean */
     uint32_t element_bytes; /* bytes of an element on the wire: 4 or 2 */
-    uint32_t loss_limit_ppm;  /* loss limit of every job */
-    uint64_t piece_bytes_max; /* value of `serve --piece-max`; 0: the packer's default */
-    uint32_t lanes;           /* number of shared lanes; 0: as many as needed */
-    uint32_t windows;         /* number of windows that are simulated chunk by chunk */
+    uint32_t loss_limit_ppm; /* loss limit of every job */
+    /* maximum size of a piece, as `serve --piece-max`; 0: the packer's default */
+    uint64_t piece_bytes_max;
+    uint32_t lanes;   /* number of shared lanes; 0: as many as needed */
+    uint32_t windows; /* number of windows that are simulated chunk by chunk */
     double window_s;
-    bool moves;    /* whether tasks move to empty lanes */
-    bool is_known; /* whether the service knows all jobs from earlier starts, so that they are
-                    * placed at once */
-    /* true: pieces are sent during the backward pass; false: all are sent at its end */
+    bool moves; /* whether tasks move to empty lanes */
+    /* whether the service knows all jobs from earlier starts, and places them without a
+     * measurement */
+    bool is_known;
+    /* whether pieces are sent during the backward pass; otherwise all pieces are sent at the end of
+     * the pass */
     bool overlaps;
     uint64_t seed;
 };

@@ -28,24 +28,24 @@ struct simulation {
     struct cluster cluster;
     struct job_profile *profiles; /* one for each kind of job */
     size_t profiles_count;
-    size_t *profile_of; /* index: job */
+    size_t *profile_of; /* position of the profile of each job */
     struct event *events;
     size_t events_count;
-    uint64_t *starts_ns; /* index: job */
+    uint64_t *starts_ns; /* start of each job */
     bool *is_refused;
     struct window_sums *sums;
     uint64_t now_ns;
     double own_lanes;          /* lanes of jobs that are being measured or were refused */
     uint32_t window;           /* number of the next window */
     struct trail_part present; /* cores of the present jobs: used lane time, dedicated servers */
-    struct trail *trail;       /* NULL: no trail */
+    struct trail *trail;       /* details of the run (trail.h); NULL: not recorded */
     struct simulated result;
     char *error;
 };
 
 /* --- setting up --- */
 
-/* Finds the profile for a model and a number of workers, or makes it. */
+/* Finds the profile for the job's model and number of workers, or makes a new profile. */
 static int find_profile(struct simulation *s, const struct workload_job *job, size_t *ret_profile)
 {
     struct job_profile *all;

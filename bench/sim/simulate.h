@@ -19,7 +19,8 @@ struct simulated {
     uint64_t sampled; /* number of jobs with a window */
     /* part of the sampled jobs whose mean loss over their windows is within the limit */
     double within_limit;
-    double loss_mean, loss_p99, loss_worst, loss_predicted; /* over the sampled jobs */
+    /* losses of the sampled jobs, measured; loss_predicted: mean of the predictions */
+    double loss_mean, loss_p99, loss_worst, loss_predicted;
     /* mean of the loss that the policy uses for placement, without the policy's margin */
     double loss_counted;
     /* mean of the loss that the jobs would have without other jobs */

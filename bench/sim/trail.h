@@ -24,7 +24,7 @@ struct trail_job {
 #define TRAIL_SPANS 24
 
 struct trail_span {
-    uint64_t opened, closed; /* numbers of shared lanes */
+    uint64_t opened, closed; /* numbers of shared lanes that opened and closed */
     uint64_t moves;          /* number of moves, as in struct simulated */
 };
 
@@ -38,7 +38,7 @@ struct trail {
 /* Adds the cores between two times, in a run that ends at `end_ns`. */
 void trail_add(struct trail *trail, uint64_t end_ns, uint64_t from_ns, uint64_t to_ns,
                const struct trail_part *cores);
-/* Adds changes at one time. */
+/* Counts lanes that opened or closed, and moves, at one time. */
 void trail_count(struct trail *trail, uint64_t end_ns, uint64_t at_ns,
                  const struct trail_span *change);
 void trail_fini(struct trail *trail);

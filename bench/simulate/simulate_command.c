@@ -13,8 +13,9 @@
 
 struct arguments {
     const char *traces, *models, *report; /* report NULL: no page */
-    double hours;                         /* 0: length of the trace, or a week of random jobs */
-    const char *live;                     /* path of a trace that is also run on a real service */
+    /* simulated hours; 0: length of the trace, or a week of random jobs */
+    double hours;
+    const char *live; /* path of a trace that is also run on a real service */
     /* name of an option that has no effect on the live comparison; NULL: none */
     const char *not_live;
     double live_s, live_load;
@@ -51,36 +52,41 @@ static const struct argp_option options[] = {
      "jobs: job_id, submit_s, duration_s, workers, model "
      "(default: drawn from the seed)"},
     {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
-    {"json", KEY_JSON, 0, 0, "only a JSON line at the end (and the rows of --sensitivity)"},
+    {"json", KEY_JSON, 0, 0, "only a line of JSON at the end (and the rows of --sensitivity)"},
     {"x", KEY_X, "GIB", 0,
-     "GiB/s that a core sums (default: measured now on a lane of a real service, over tcp)"},
-    {"policy", KEY_POLICY, "NAME", 0, "shared (default), rate or cycle"},
-    {"loss-limit", KEY_LIMIT, "PERCENT", 0, "of every job (default 5)"},
-    {"wire", KEY_WIRE, "TYPE", 0, "f32 (default) or f16"},
+     "GiB of gradients that a core sums in a second (default: measured now on a lane of a real "
+     "service, over tcp)"},
+    {"policy", KEY_POLICY, "NAME", 0, "policy: shared (default), rate or cycle"},
+    {"loss-limit", KEY_LIMIT, "PERCENT", 0, "loss limit of every job (default 5)"},
+    {"wire", KEY_WIRE, "TYPE", 0, "type of the elements on the network: f32 (default) or f16"},
     {"line", KEY_LINE, "GBIT", 0,
-     "line rate of each worker; a lane has four times that (default 25)"},
+     "bandwidth of each worker; a lane has four times this bandwidth (default 25)"},
     {"jitter", KEY_JITTER, "CV", 0,
-     "standard deviation by mean of a worker's step times (default 0.087)"},
+     "standard deviation of a worker's step times divided by their mean (default 0.087)"},
     {"lanes", KEY_LANES, "N", 0,
-     "to share; who finds no room keeps lanes of its own (default: as many as are needed)"},
+     "number of shared lanes; a job that does not fit keeps separate lanes (default: as many as "
+     "are needed)"},
     {"piece-max", KEY_PIECE_MAX, "BYTES", 0,
-     "of a piece of a tensor, as `gradpool serve` has it: 4096 to 4194304 (default 4194304)"},
-    {"windows", KEY_WINDOWS, "N", 0, "looked at chunk by chunk (default 200)"},
+     "maximum size of a piece of a tensor, as for `gradpool serve`: 4096 to 4194304 (default "
+     "4194304)"},
+    {"windows", KEY_WINDOWS, "N", 0,
+     "number of windows that are simulated chunk by chunk (default 200)"},
     {"window-s", KEY_WINDOW, "S", 0, "length of a window (default 10)"},
     {"hours", KEY_HOURS, "H", 0,
-     "stop the clock then (default: the hour after the last job came; "
-     "168 without a trace)"},
-    {"seed", KEY_SEED, "N", 0, "of everything that is drawn (default 1)"},
-    {"stay", KEY_STAY, 0, 0, "no task ever moves"},
-    {"report", KEY_REPORT, "FILE", 0, "a page with charts and tables, which needs nothing else"},
-    {"sensitivity", KEY_SENSITIVITY, 0, 0, "again with other assumptions, one at a time"},
+     "time at which the clock stops (default: the full hour after the last submission; 168 without "
+     "a trace)"},
+    {"seed", KEY_SEED, "N", 0, "seed of all random numbers (default 1)"},
+    {"stay", KEY_STAY, 0, 0, "no task moves"},
+    {"report", KEY_REPORT, "FILE", 0, "write a page with charts and tables, in one file"},
+    {"sensitivity", KEY_SENSITIVITY, 0, 0,
+     "repeat the simulation with other assumptions, one at a time"},
     {"live", KEY_LIVE, "FILE", 0,
-     "play this trace, compressed in time, on a real service of the bench's own and in the "
-     "simulation: busy core time and loss of both, as series with --json"},
+     "run this trace, compressed in time, on a separate real service and in the simulation; prints "
+     "busy core time and loss of both, with --json as series"},
     {"live-load", KEY_LIVE_LOAD, "PERCENT", 0,
-     "of one core: lane time that its jobs offer in the mean; tensors are scaled for it (default "
-     "40)"},
-    {"live-s", KEY_LIVE_S, "S", 0, "how long the trace is then (default 60)"},
+     "mean lane time that the jobs of the trace need, in percent of one core; tensors are scaled "
+     "to this load (default 40)"},
+    {"live-s", KEY_LIVE_S, "S", 0, "length of the compressed trace (default 60)"},
     {0},
 };
 
@@ -182,7 +188,7 @@ static int load(struct arguments *a, struct models *models, struct workload *wor
         if (workload->count > 0)
             return 0;
         snprintf(error, sizeof(error),
-                 "no job of two or more workers comes in %.2f hours (--hours)",
+                 "the trace has no job of two or more workers in its first %.2f hours (--hours)",
                  (double)workload->end_ns / (double)NS_PER_HOUR);
         workload_fini(workload);
     }
@@ -262,10 +268,10 @@ int simulate_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Run a week of training jobs through the packer, on a virtual clock: how many cores they "
-        "need, and what they lose to each other.\v"
-        "What jobs lose is not the packer's formula but an event simulation, chunk by chunk, of "
-        "windows drawn over the run.",
+        "Run a week of training jobs through the packer on a virtual clock. Figures: the cores "
+        "that the jobs need, and the loss of the jobs (their slow-down by other jobs).\vLosses do "
+        "not come from the packer's formula. They are measured in an event simulation, chunk by "
+        "chunk, of random windows of the run.",
         NULL,
         NULL,
         NULL};

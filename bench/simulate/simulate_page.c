@@ -68,7 +68,7 @@ static void add_figures(const struct simulate_report *report, const struct simul
     add_figure(page, "loss_mean", "loss, mean", r->loss_mean, true);
     add_figure(page, "loss_p99", "loss, 99th percentile", r->loss_p99, true);
     add_figure(page, "loss_model", "loss as predicted", r->loss_predicted, true);
-    add_figure(page, "loss_counted", "loss that placing counts with", r->loss_counted, true);
+    add_figure(page, "loss_counted", "loss by the rule of placement", r->loss_counted, true);
     add_figure(page, "predicted_near_fraction", "predicted within 2 points", r->predicted_near,
                true);
     add_figure(page, "windows", "windows simulated", r->windows, false);
@@ -103,7 +103,8 @@ add_event(struct page *page, double at_s, const char *kind, const char *format, 
     page->events[at] = (struct view_event){at_s, kind, page->texts[at]};
 }
 
-/* Adds the sums of each part of the run at the part's end. */
+/* Adds events for each part of the run, at the time of the part's end: numbers of lanes that opened
+ * and closed, and of moves. */
 static void add_events(const struct workload *workload, const struct trail *trail,
                        struct page *page)
 {

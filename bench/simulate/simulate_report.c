@@ -81,7 +81,7 @@ static void print_losses(const struct simulated *r, const struct setting *s)
     printf("%-34s %11.2f%%\n", "  mean", 100 * r->loss_mean);
     printf("%-34s %11.2f%%\n", "    of it without other jobs", 100 * r->loss_own);
     printf("%-34s %11.2f%%\n", "  mean predicted", 100 * r->loss_predicted);
-    printf("%-34s %11.2f%%\n", "  mean that placing counts with", 100 * r->loss_counted);
+    printf("%-34s %11.2f%%\n", "  mean by the rule of placement", 100 * r->loss_counted);
     printf("%-34s %11.2f%%\n", "  p99", 100 * r->loss_p99);
     printf("%-34s %11.2f%%\n", "  worst job", 100 * r->loss_worst);
     snprintf(within, sizeof within, "  jobs within %g %%", s->loss_limit_ppm / 1e4);

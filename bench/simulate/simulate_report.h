@@ -10,10 +10,10 @@ double simulate_saving(const struct simulated *result, double cores);
 double simulate_moves_per_hour(const struct simulated *result);
 
 struct simulate_report {
-    const char *traces; /* NULL: random jobs */
+    const char *traces; /* path of the trace; NULL: random jobs */
     const struct workload *workload;
     const struct setting *setting;
-    bool is_x_given; /* given as an option, not measured */
+    bool is_x_given; /* whether X was given as an option, and not measured */
     bool is_json;
 };
 

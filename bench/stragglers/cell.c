@@ -20,7 +20,8 @@
 #define SLOW_WINDOWS_SHORT 3 /* number of windows for a policy that does not adapt */
 /* number of windows of the two policies that are compared without an injector */
 #define QUIET_WINDOWS 6
-#define DETECT_WINDOWS 2 /* windows until the stop-the-world baseline drains the slow lane */
+/* number of windows before the stop-the-world baseline drains the slow lane */
+#define DETECT_WINDOWS 2
 #define COMMAND_NS (60 * NS_PER_S)
 #define PORT_FIRST 17300
 
@@ -279,7 +280,7 @@ static int run_in_network(struct cell *cell)
         int r = injector_enter_network();
         if (r < 0)
             snprintf(shared->why_skipped, sizeof shared->why_skipped,
-                     "no network namespace of its own: %s", strerror(-r));
+                     "a separate network namespace is not possible: %s", strerror(-r));
         _exit(r < 0 ? 0 : run_here(shared) < 0);
     }
     int code = pid < 0 ? 1 : process_reap(pid, clock_now_ns() + 600 * NS_PER_S);

@@ -29,23 +29,24 @@ struct cell {
     struct herd_setting herd;
     const char *cores, *lanes_per_core, *piece_max;
     uint32_t usual_ns_per_kib, times, task_ns, cap_mbit;
-    /* Results, in ns of a round. */
+    /* Results: round times. */
     double before_ns, before_p95_ns;
     double onset_ns;                   /* mean of the first window with the injector */
     double during_ns, during_p95_ns;   /* mean of all windows with the injector */
-    double settled_ns, settled_p95_ns; /* last two windows with the injector */
+    double settled_ns, settled_p95_ns; /* means of the last two windows with the injector */
     double after_ns;          /* mean of the last window, after the injector has ended; 0: not
                                * measured */
-    uint32_t windows, rounds; /* number of windows and rounds until the recovery; 0: none */
+    uint32_t windows, rounds; /* numbers of windows and rounds until the recovery; 0: no recovery */
     uint32_t tried, kept;     /* number of experiments before the end of the injector */
     /* Bytes of the tensors that are on another lane at the end than before the injector (or than
      * the injector placed them). A move that was undone counts as 0. */
     double bytes_moved;
     struct herd_checks checks;
-    char why_skipped[128]; /* "": the cell was run */
+    char why_skipped[128]; /* reason why the cell was not run; "": it was run */
 };
 
-/* Returns a negative errno, with a text on standard error. */
+/* Runs the cell, and sets its results. Returns 0, or a negative errno with a text on standard
+ * error. */
 int cell_run(struct cell *cell);
 
 #endif

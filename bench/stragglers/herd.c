@@ -72,8 +72,8 @@ static void check(struct worker *w, uint32_t round)
     pthread_mutex_unlock(&w->board->lock);
 }
 
-/* Returns false after the last round. All ranks return the same, because an order names a round two
- * rounds ahead. */
+/* Returns false after the last round. The result is the same on all ranks, because an order applies
+ * to a round that no rank has begun: two rounds ahead. */
 static bool may_go_on(struct worker *w, uint32_t round)
 {
     struct herd_board *b = w->board;
@@ -175,7 +175,8 @@ int herd_await(struct herd *herd, uint32_t rounds)
     uint32_t done = b->rounds;
     pthread_mutex_unlock(&b->lock);
     if (r < 0)
-        fprintf(stderr, "gradpool-bench: nothing more after %u of %u rounds\n", done, rounds);
+        fprintf(stderr, "gradpool-bench: no further round ended after %u of %u rounds\n", done,
+                rounds);
     return r;
 }
 

@@ -1,5 +1,5 @@
-/* The workers of one job, one process each, which run rounds until they are stopped. Records the
- * end time of each round. */
+/* The workers of one job, one process each. The workers run rounds until herd_stop(), and record
+ * the end time of each round. */
 #ifndef GRADPOOL_BENCH_HERD_H
 #define GRADPOOL_BENCH_HERD_H
 
@@ -43,7 +43,7 @@ struct herd {
     pid_t workers[HERD_WORKERS_MAX];
 };
 
-/* Returns a negative errno, with a text on standard error. */
+/* Starts the workers. Returns 0, or a negative errno with a text on standard error. */
 int herd_start(struct herd *herd, const struct herd_setting *setting);
 /* Returns after `rounds` ended rounds. -ETIMEDOUT: no round ended for a minute. */
 int herd_await(struct herd *herd, uint32_t rounds);

@@ -24,7 +24,7 @@ enum injector_kind {
 
 struct injector {
     enum injector_kind kind;
-    uint32_t lane;                   /* index, 0 to 3 */
+    uint32_t lane;                   /* index of the slow lane, 0 to 3 */
     struct slowing_numbers *numbers; /* numbers that the lanes read */
     uint32_t usual, times; /* sleep of each lane in ns for each KiB; factor of the slow lane */
     uint32_t task_ns;      /* sleep in ns for each round of the slow task */

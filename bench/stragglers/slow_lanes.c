@@ -1,5 +1,5 @@
-/* Lanes of `gradpool-bench-slow`. This is `gradpool` with three functions of lanes wrapped by the
- * linker. Owns the remaining sleep of each lane's thread. */
+/* Lanes of `gradpool-bench-slow`. This program is `gradpool`, in which the linker wraps three
+ * functions of lanes. Owns the remaining sleep of each lane's thread. */
 #include "bench/stragglers/slowing.h"
 
 #include "svc/base/log.h"

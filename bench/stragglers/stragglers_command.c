@@ -40,7 +40,8 @@ static const struct policy policies[POLICIES] = {
 
 struct stragglers {
     bool is_quick, is_json;
-    const char *folder, *model, *injector, *policy; /* NULL: all */
+    /* folder of the models; only this model, injector or policy (NULL: all) */
+    const char *folder, *model, *injector, *policy;
     char cores[16], lanes_per_core[8];
     /* values for models of TARGET_BYTES and of WORK_BYTES */
     char piece_max[16], work_piece_max[16];
@@ -56,14 +57,15 @@ struct stragglers {
 };
 
 static const struct argp_option options[] = {
-    {"quick", KEY_QUICK, 0, 0, "resnet50, the sleep and nothing at all, two policies"},
+    {"quick", KEY_QUICK, 0, 0, "only resnet50, the injectors sleep and none, and two policies"},
     {"json", KEY_JSON, 0, 0, "a line of JSON for each row; the last one has the bars"},
     {"models", KEY_MODELS, "DIR", 0, "tables of models (default: bench/models)"},
-    {"model", KEY_MODEL, "NAME", 0, "only this one (default: vgg16 and resnet50)"},
+    {"model", KEY_MODEL, "NAME", 0, "only this model (default: vgg16 and resnet50)"},
     {"injector", KEY_INJECTOR, "NAMES", 0,
-     "only these, commas between: none, sleep, task, hog, cap, skew"},
+     "only these injectors, separated by commas: none, sleep, task, hog, cap, skew"},
     {"policy", KEY_POLICY, "NAMES", 0,
-     "only these, commas between: nothing, explore, proportional, ...; beside none the first two"},
+     "only these policies, separated by commas: nothing, explore, proportional, ...; the injector "
+     "none has only the first two"},
     {0},
 };
 
@@ -249,7 +251,7 @@ static bool print_bars(const struct stragglers *s)
                    "windows (bar: 85 %% in 10): %s\n",
                    100 * s->speed, s->windows, is_fast ? "met" : "missed");
         if (!isnan(s->cost))
-            printf("nothing wrong: %.1f %% slower than doing nothing (bar: 3 %%): %s\n",
+            printf("no straggler: %.1f %% slower than policy nothing (bar: 3 %%): %s\n",
                    100 * s->cost, is_quiet ? "met" : "missed");
         return is_fast && is_quiet;
     }
@@ -329,9 +331,10 @@ static const struct argp argp = {
     options,
     parse,
     NULL,
-    "What a slow lane costs a job, and how much of it is won back. Eight emulated workers with the "
-    "tensors of a real model, scaled to a MiB, on four lanes that sleep for what they sum; one "
-    "becomes slow, in different ways, beside different policies. Times are ms a round.",
+    "Measure how much a slow lane slows down a job, and how much of the speed each policy "
+    "recovers. Eight emulated workers push the tensors of a real model, scaled to 1 MiB, to four "
+    "lanes, which sleep in proportion to the bytes that they sum. An injector makes one lane slow. "
+    "Times are ms for each round.",
     NULL,
     NULL,
     NULL};

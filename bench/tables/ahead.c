@@ -1,5 +1,6 @@
-/* Eight workers whose clocks sometimes take five times as long: with SSP they need not wait for
- * each other in each clock. Computing is emulated by sleep; rows are compared. */
+/* Compares SSP with BSP for eight workers whose clocks sometimes take five times as long. With SSP
+ * a worker need not wait for all other workers in each clock. A sleep emulates the computing. All
+ * rows are checked at the end. */
 #include "bench/tables/draw.h"
 #include "bench/tables/tables.h"
 #include "svc/base/clock.h"
@@ -47,7 +48,8 @@ static int ahead_work(struct tables_worker *w)
     if (error == 0)
         error = tables_barrier(w);
     tables_usage_end(w, &usage);
-    /* with SSP all pushes are applied after as many clocks as a rank may be ahead */
+    /* with SSP, more clocks are needed until all pushes are applied: as many as a rank may be
+     * ahead */
     for (uint32_t i = 0; error == 0 && i <= w->plan->spec.staleness; i++)
         error = gp_clock(w->job);
     if (error == 0)

@@ -1,5 +1,5 @@
-/* Updates of rows on a lane beside the same updates in the row store alone, which is a replay, too:
- * after all clocks the bits of all rows are compared. */
+/* Compares updates of rows on a lane with the same updates in the row store alone. The row store
+ * also has the expected rows: after all clocks the bits of all rows are compared. */
 #include "bench/tables/draw.h"
 #include "bench/tables/floor.h"
 #include "bench/tables/tables.h"
@@ -17,7 +17,7 @@
 struct apply {
     struct floor *floor;
     uint64_t floor_ns; /* CPU time of all measured updates */
-    uint64_t updates;  /* their number */
+    uint64_t updates;  /* number of measured updates */
     uint64_t lanes_ns;
     uint64_t *keys;
     float *gradients, *rows;
@@ -39,7 +39,7 @@ static int compare_keys(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Removes keys that occur several times. Returns the number of the others. */
+/* Keeps each key only once. Returns the number of different keys. */
 static size_t keys_unique(uint64_t *keys, size_t count)
 {
     size_t kept = 0;
@@ -89,7 +89,8 @@ static int apply_clock(struct tables_worker *w, uint32_t clock, size_t count, st
     return error < 0 ? error : apply_on_floor(count, a);
 }
 
-/* Makes all rows in clocks of up to TABLES_BLOCK keys. Their times do not count. */
+/* Makes all rows in clocks of up to TABLES_BLOCK keys. The times of these clocks are not
+ * measured. */
 static int apply_make_rows(struct tables_worker *w, struct apply *a)
 {
     int error = 0;

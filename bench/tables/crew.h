@@ -9,7 +9,7 @@
 #include <stdatomic.h>
 
 #define TABLES_WORKERS_MAX 8
-#define TABLES_BLOCK 65536u /* keys of one request while all rows are made or compared */
+#define TABLES_BLOCK 65536u /* number of keys of a request in which all rows are made or compared */
 
 /* Figures of one worker. Each part of the bench uses some of them. */
 struct tables_result {
@@ -32,7 +32,7 @@ struct tables_worker {
     gp_job *job;
     gp_table *table;
     struct tables_board *board;
-    struct tables_result *result; /* its own */
+    struct tables_result *result; /* result of this worker */
 };
 
 struct tables_plan {
@@ -41,12 +41,13 @@ struct tables_plan {
     gp_table_spec spec; /* rows of f32 */
     double rate;
     uint32_t workers;
-    uint64_t rows;   /* keys 0 to rows - 1 */
-    uint32_t batch;  /* keys of a request */
-    uint32_t clocks; /* clocks that are measured */
+    uint64_t rows;   /* number of rows; the keys are 0 to rows - 1 */
+    uint32_t batch;  /* number of keys of a request */
+    uint32_t clocks; /* number of measured clocks */
     bool is_skewed;  /* keys are drawn with a power law, otherwise uniformly */
     uint64_t seed;
-    int (*work)(struct tables_worker *w); /* in each worker, after the declaration of the table */
+    /* function that each worker runs after the declaration of the table */
+    int (*work)(struct tables_worker *w);
 };
 
 /* Runs the workers, and waits for their ends. `ret_board`: their results. The caller frees it with
@@ -54,18 +55,18 @@ struct tables_plan {
 int tables_crew_run(const struct tables_plan *plan, struct tables_board **ret_board);
 void tables_board_free(struct tables_board *board);
 
-/* Adds the rows that were wrong, and the CPU time, of all workers. */
+/* Return the number of wrong rows, and the CPU time, of all workers together. */
 uint64_t tables_board_wrong(const struct tables_board *board, uint32_t workers);
 uint64_t tables_board_cpu_ns(const struct tables_board *board, uint32_t workers);
 
 /* Pulls rows, and waits for them. */
 int tables_pull(struct tables_worker *w, const uint64_t *keys, size_t count, float *ret_rows);
-/* Pushes gradients without a request. */
+/* Pushes gradients, and does not wait until they are applied. */
 int tables_push(struct tables_worker *w, const uint64_t *keys, size_t count,
                 const float *gradients);
 int tables_barrier(struct tables_worker *w);
 
-/* Starts the measurement; tables_usage_end() writes the differences to w->result. */
+/* Clocks at the start of a measurement. tables_usage_end() writes the differences to w->result. */
 struct tables_usage {
     uint64_t wall_ns, cpu_ns, lanes_ns;
 };

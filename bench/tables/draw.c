@@ -1,4 +1,5 @@
-/* Draws everything twice: in the worker that pushes, and in the check. */
+/* Draws keys and gradients. The worker that pushes draws a gradient, and the check draws the same
+ * gradient again. */
 #include "bench/tables/draw.h"
 
 #include <errno.h>

@@ -8,7 +8,7 @@
 
 #include "bench/tables/crew.h"
 
-/* A well mixed number of three parts. Different `b` give different numbers. */
+/* Returns a hash of three numbers. Different values of `b` give different hashes. */
 uint64_t tables_mix(uint64_t a, uint64_t b, uint64_t c);
 /* Draws plan->batch keys. */
 void tables_draw_keys(const struct tables_plan *plan, uint32_t rank, uint32_t clock,
@@ -17,7 +17,7 @@ void tables_draw_keys(const struct tables_plan *plan, uint32_t rank, uint32_t cl
  * its gradients have weight 1. */
 void tables_draw_gradients(const struct tables_plan *plan, uint32_t rank, uint32_t clock,
                            const uint64_t *keys, size_t count, float *ret_gradients);
-/* Returns the factor of the element of each gradient. */
+/* Returns the factor on this element in all gradients. */
 static inline float tables_factor(uint32_t element) { return (float)(1 + element % 2); }
 
 /* Makes all rows: the lowest rank pushes each key once. All ranks end the same clocks. */

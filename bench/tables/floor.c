@@ -13,7 +13,7 @@
 #define SHARD_BITS 6
 #define SHARDS (1u << SHARD_BITS)
 #define SALT UINT64_C(0x5a17)
-#define ROWS_AHEAD 8 /* as in a lane */
+#define ROWS_AHEAD 8 /* number of rows whose memory is prefetched, as in a lane */
 #define PAGE_BYTES 4096u
 
 struct floor {
@@ -26,9 +26,9 @@ struct floor {
 
 struct floor_batch {
     size_t count;
-    uint64_t *keys;   /* mixed, ascending */
-    float *gradients; /* in the order of `keys` */
-    uint32_t *rows;   /* references of the rows of a shard, set by floor_apply() */
+    uint64_t *keys;   /* hashes of the keys, ascending */
+    float *gradients; /* gradients of the keys, in the order of `keys` */
+    uint32_t *rows;   /* positions of the batch's rows in their shard, set by floor_apply() */
 };
 
 static uint32_t floor_shard(uint64_t mixed) { return (uint32_t)(mixed >> (64 - SHARD_BITS)); }
@@ -54,7 +54,7 @@ static void floor_release(void *context, void *memory, size_t bytes)
     free(memory);
 }
 
-/* All values begin with 0, which is what the memory of a new row has. */
+/* Writes no first values: all values of a row begin with 0, and the memory of a new row is 0. */
 static void floor_birth(void *context, uint64_t mixed, void *ret_values)
 {
     (void)context;

@@ -12,7 +12,7 @@
 #define KEYS 4096
 #define PULLS_MAX 1000
 
-/* Memory of either worker. */
+/* Memory of one worker. */
 struct latency {
     uint64_t keys[KEYS];
     float rows[KEYS * DIM];
@@ -71,7 +71,7 @@ static int latency_make(struct tables_worker *w, struct latency *l)
             l->keys[i] = next++;
         tables_draw_gradients(w->plan, 0, 0, l->keys, KEYS, l->rows);
         error = tables_push(w, l->keys, KEYS, l->rows);
-        if (error == 0) /* has the push of this rank, so only one push is open */
+        if (error == 0) /* the pull waits for this rank's push, so only one push is open */
             error = tables_pull(w, l->keys, KEYS, l->rows);
         if (error == 0)
             w->result->wrong += count_wrong_rows(l);

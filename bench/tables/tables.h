@@ -8,7 +8,7 @@ struct tables {
     struct service service;
     bool is_quick, is_json;
     uint64_t seed;
-    uint64_t wrong; /* rows and results, of all parts */
+    uint64_t wrong; /* number of wrong rows and results in all parts */
 };
 
 enum tables_bar { TABLES_NO_BAR, TABLES_AT_MOST, TABLES_AT_LEAST };
@@ -18,14 +18,14 @@ struct tables_line {
     double value;
     enum tables_bar kind;
     double bar;
-    uint64_t wrong; /* of the run with this value */
+    uint64_t wrong; /* number of wrong rows and results in the run with this value */
 };
 /* Prints the line. */
 void tables_print(struct tables *t, const struct tables_line *line);
 
 /* Each part runs its jobs, prints its lines, and adds to t->wrong. Returns 0 or a negative errno,
  * with a text on standard error. */
-int tables_apply(struct tables *t);    /* updates of a lane beside the store in one process */
+int tables_apply(struct tables *t);    /* updates of a lane, compared with the row store alone */
 int tables_exchange(struct tables *t); /* pulls and pushes of two workers, and their clocks */
 int tables_memory(struct tables *t);   /* memory of a row */
 int tables_latency(struct tables *t);  /* pulls while rows are made */

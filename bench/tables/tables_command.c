@@ -1,4 +1,4 @@
-/* `tables`: what tables of keyed rows cost, part by part. Owns the measured service. */
+/* `tables`: measures the cost of tables of keyed rows, part by part. Owns the measured service. */
 #include "bench/commands.h"
 #include "bench/lib/host.h"
 #include "bench/tables/tables.h"
@@ -12,8 +12,9 @@ enum { KEY_QUICK = 1000, KEY_JSON, KEY_PART, KEY_SEED };
 static const struct argp_option options[] = {
     {"quick", KEY_QUICK, 0, 0, "few rows and clocks; the bars are those of a whole run"},
     {"json", KEY_JSON, 0, 0, "a line of JSON for each figure"},
-    {"part", KEY_PART, "NAME", 0, "apply, exchange, memory, latency or ahead (default: all)"},
-    {"seed", KEY_SEED, "N", 0, "of keys and gradients (default 1)"},
+    {"part", KEY_PART, "NAME", 0,
+     "only this part: apply, exchange, memory, latency or ahead (default: all)"},
+    {"seed", KEY_SEED, "N", 0, "seed of keys and gradients (default 1)"},
     {0},
 };
 
@@ -28,7 +29,7 @@ static const struct part {
 
 struct tables_options {
     struct tables tables;
-    const char *part; /* NULL: all */
+    const char *part; /* only part that is measured; NULL: all parts */
 };
 
 static bool is_part(const char *name)
@@ -73,11 +74,11 @@ int tables_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "Tables of keyed rows on one lane: updates beside the row store alone, pulls and pushes of "
-        "two workers through shared memory and by tcp, memory of a row, pulls while rows are made, "
-        "and SSP beside BSP with workers of changing speed. Rows are compared with a replay or "
-        "with "
-        "the sums of all gradients. It starts its own service.",
+        "Measure tables of keyed rows on one lane: updates compared with the row store alone; "
+        "pulls and pushes of two workers through shared memory and by tcp; memory of a row; pulls "
+        "while rows are made; SSP compared with BSP for workers of changing speed. Rows are "
+        "compared with a replay, or with the sums of all gradients. The command starts a separate "
+        "service.",
         NULL,
         NULL,
         NULL};

@@ -25,18 +25,21 @@ struct tasks {
     gp_job **held;
     double *waits_ms; /* waiting times of the new jobs */
     uint64_t resting_ns, watched_ns;
-    uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* bytes */
+    uint64_t coordinator_before, coordinator_after, lane_before, lane_after; /* resident bytes */
     uint64_t placing_ns; /* CPU time in which the coordinator placed all present tasks */
 };
 
 enum { KEY_JOBS = 1000, KEY_TASKS, KEY_NEWCOMERS, KEY_NEWCOMER_TASKS, KEY_SECONDS, KEY_JSON };
 
 static const struct argp_option options[] = {
-    {"jobs", KEY_JOBS, "N", 0, "jobs that are held (default 1000)"},
-    {"tasks", KEY_TASKS, "N", 0, "tasks of 4 MiB of each (default 100)"},
-    {"newcomers", KEY_NEWCOMERS, "N", 0, "jobs that come and go beside them (default 200)"},
-    {"newcomer-tasks", KEY_NEWCOMER_TASKS, "N", 0, "tasks of each of these (default 200)"},
-    {"seconds", KEY_SECONDS, "S", 0, "how long to look at the service at rest (default 10)"},
+    {"jobs", KEY_JOBS, "N", 0, "number of jobs that stay (default 1000)"},
+    {"tasks", KEY_TASKS, "N", 0, "number of tasks of 4 MiB of each of these jobs (default 100)"},
+    {"newcomers", KEY_NEWCOMERS, "N", 0,
+     "number of jobs that join and leave beside them (default 200)"},
+    {"newcomer-tasks", KEY_NEWCOMER_TASKS, "N", 0,
+     "number of tasks of each of these new jobs (default 200)"},
+    {"seconds", KEY_SECONDS, "S", 0,
+     "length of the measurement of the service at rest (default 10)"},
     {"json", KEY_JSON, 0, 0, "the last line is JSON"},
     {0},
 };
@@ -172,9 +175,9 @@ int tasks_command(int argc, char **argv)
         options,
         parse,
         NULL,
-        "What a service with very many tasks holds and does at rest, and how long a job that comes "
-        "then waits for its place (from its declare to the answer, the store and the lane "
-        "included). Nothing is pushed. It starts its own service, with one lane.",
+        "Measure the memory and the CPU time at rest of a service with very many tasks, and the "
+        "time until a new job is placed: from its declare to the answer, including the store and "
+        "the lane. Nothing is pushed. The command starts a separate service with one lane.",
         NULL,
         NULL,
         NULL};

@@ -18,23 +18,27 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* maximum number of workers with one gradient of each rank in a round */
+/* maximum number of workers if each rank has at most one gradient in a round */
 #define BACKUP_WORKERS_MAX UINT32_C(768)
-/* maximum number of workers with several gradients of each rank */
+/* maximum number of workers if a rank may have several gradients in a round */
 #define BACKUP_SECOND_MAX UINT32_C(256)
 #define BACKUP_GRADIENTS_MAX UINT32_C(7) /* maximum number of gradients of one rank in one round */
 #define BACKUP_LEAST UINT32_C(2)         /* default of `least` */
 #define BACKUP_ABSENCE UINT32_C(64)      /* default of `absence` */
 #define BACKUP_ABSENCE_NONE UINT32_MAX   /* rounds never wait for a rank because of its absence */
-#define BACKUP_NEVER_NS UINT64_MAX       /* no time is set: the next arrival decides */
+/* no time is set: the next decision follows at the next arrival */
+#define BACKUP_NEVER_NS UINT64_MAX
 
 enum backup_rule {
-    BACKUP_ALL,     /* every round waits for all ranks */
-    BACKUP_STATIC,  /* the round closes at its k-th gradient */
-    BACKUP_AUTO,    /* maximizes gain per time, with a decision at each arrival */
-    BACKUP_BEFORE,  /* uses the estimates of BACKUP_AUTO, but chooses k before the round */
-    BACKUP_DBW,     /* maximizes gain/time before the round, from losses and rate */
-    BACKUP_BLIND,   /* maximizes k/time before the round; reads no gradient */
+    BACKUP_ALL,    /* every round waits for all ranks */
+    BACKUP_STATIC, /* the round closes at its k-th gradient */
+    /* closes the round when more gradients no longer pay; decides at each arrival */
+    BACKUP_AUTO,
+    BACKUP_BEFORE, /* uses the estimates of BACKUP_AUTO, but chooses k before the round */
+    /* before the round, chooses the k with the largest gain per time, from losses and rate */
+    BACKUP_DBW,
+    /* before the round, chooses the k with the largest k per time; reads no gradient */
+    BACKUP_BLIND,
     BACKUP_ADASYNC, /* k grows with the square root of the decrease of the loss */
     BACKUP_RULES,
 };
@@ -76,16 +80,16 @@ enum backup_verb {
 enum backup_reason {
     BACKUP_REASON_ALL,     /* every rank has a gradient in the round */
     BACKUP_REASON_GAIN,    /* the rule closed the round at an arrival */
-    BACKUP_REASON_MOMENT,  /* the rule closed the round at a set time */
-    BACKUP_REASON_ABSENCE, /* a rank with a long absence has arrived */
+    BACKUP_REASON_MOMENT,  /* the rule closed the round at a time that it had set in `until_ns` */
+    BACKUP_REASON_ABSENCE, /* the round waited for a rank with a long absence, which has arrived */
 };
 
 struct backup_decision {
     enum backup_verb verb;
     enum backup_reason reason; /* reason of a BACKUP_CLOSE */
     uint64_t until_ns;         /* time of the next call, with BACKUP_WAIT; BACKUP_NEVER_NS: none */
-    /* With BACKUP_WAIT: ranks that begin another gradient now, ascending; valid until the next
-     * call. backup_decide() has already called backup_began() for them. */
+    /* With BACKUP_WAIT: ranks that begin another gradient now, in ascending order; valid until the
+     * next call. backup_decide() has already called backup_began() for these ranks. */
     const uint32_t *go_on;
     size_t go_on_count;
 };
@@ -112,8 +116,8 @@ struct backup;
 
 /* Returns the bytes of the state for these options; 0: an option is out of its range. */
 size_t backup_bytes(const struct backup_options *options);
-/* Like backup_create(), in `memory` of backup_bytes() bytes, aligned to 8. The caller frees the
- * memory. -EINVAL: as backup_create(). */
+/* Like backup_create(), but the state lies in `memory`, which has backup_bytes() bytes and is
+ * aligned to 8 bytes. The caller frees the memory. -EINVAL: as for backup_create(). */
 int backup_init(const struct backup_options *options, uint64_t now_ns, void *memory,
                 struct backup **ret_backup);
 /* Allocates the state. The first round opens at `now_ns`, and every rank is a member. -EINVAL: an
@@ -130,13 +134,14 @@ int backup_began(struct backup *backup, uint32_t rank, uint64_t now_ns);
  * rank is no member, or computes no gradient; the state is unchanged. */
 int backup_arrived(struct backup *backup, uint32_t rank, uint64_t now_ns);
 /* Like backup_arrived(), for a caller that knows whether the gradient is of the open round or of a
- * closed one. A gradient of a rank without backup_began() counts, but its time is unknown. A
- * gradient beyond `gradients` of the rank does not count. -EINVAL: the rank is no member. */
+ * closed one. A gradient also counts without an earlier backup_began(), but its duration is
+ * unknown. If a rank announces more gradients in a round than the option `gradients`, the
+ * additional ones do not count. -EINVAL: the rank is no member. */
 int backup_announced(struct backup *backup, uint32_t rank, bool is_of_open, uint64_t now_ns);
 void backup_decide(struct backup *backup, uint64_t now_ns, struct backup_decision *ret_decision);
 /* Reports that the round has closed with the gradients that have arrived, and opens the next round.
- * The caller closes after a decision, or with a recorded set. A round without gradients changes
- * only the number. */
+ * The caller closes a round after the decision BACKUP_CLOSE, or when it replays a recorded set of
+ * gradients. A closed round without gradients changes only the round number. */
 void backup_closed(struct backup *backup, uint64_t now_ns);
 /* Reports the sums of the last closed round. Sums that are not finite are ignored. */
 void backup_measured(struct backup *backup, const struct backup_measure *measure);

@@ -1,5 +1,5 @@
-/* A table of arrival times and its monotone fit: pool-adjacent-violators on rows and columns in
- * turn, with Dykstra's corrections. Must never allocate. README.md: BK9. */
+/* A table of arrival times and its monotone fit: pool-adjacent-violators alternately on rows and on
+ * columns, with Dykstra's corrections. Must never allocate. README.md: BK9. */
 #include "packer/backup/cells.h"
 
 #include <string.h>

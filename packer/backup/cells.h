@@ -26,8 +26,8 @@ size_t cells_bytes(uint32_t workers);
 /* `memory` is aligned for float, and stays valid as long as the table is used. */
 void cells_init(struct cells *cells, uint32_t workers, void *memory);
 void cells_clear(struct cells *cells);
-/* Adds a time: the i-th arrival (1 to workers) came after `time`, and the previous round had
- * `before` arrivals. */
+/* Adds a time: `time` passed from the start of the round to its i-th arrival (1 to workers), and
+ * the previous round had `before` arrivals. */
 void cells_add(struct cells *cells, uint32_t before, uint32_t i, double time);
 /* Multiplies the weights of all times by `keep`, 0 to 1. */
 void cells_forget(struct cells *cells, double keep);

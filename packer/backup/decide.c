@@ -83,9 +83,9 @@ static double gain_at(const struct backup *b, double k)
     return gain_value(&b->estimates->gain, backup_step(b, k), k);
 }
 
-/* Returns the gain per time in the last rounds. An error of the curvature counts as often as V/N
- * is larger than k, so the estimated gain may be negative although the rounds gain. The measured
- * gain has no such error. */
+/* Returns the gain per time in the last rounds. If V/N is larger than k, an error of the curvature
+ * is multiplied by (V/N)/k, so the estimated gain may be negative although the rounds lower the
+ * loss. The measured gain has no such error, so the larger one of the two gains is used. */
 static double rate_of_gain(const struct backup *b)
 {
     double k = b->k_inverse > 0 ? 1 / b->k_inverse : (double)b->members;
@@ -143,7 +143,7 @@ static bool will_be_full(const struct backup *b, double ns)
 }
 
 /* Returns the mean gradient time of the fastest rank that may begin another gradient; 0: no rank
- * may. */
+ * may begin one. */
 static double least_scale_ns(const struct backup *b)
 {
     double least_ns = 0;

@@ -46,8 +46,8 @@ static double within(double value, double least, double most)
     return value < least ? least : value > most ? most : value;
 }
 
-/* Returns the noise: variance V by squared norm N of the gradient, or GAIN_NOISE_MAX if N is not
- * positive. */
+/* Returns the noise: variance V divided by squared norm N of the gradient, or GAIN_NOISE_MAX if N
+ * is not positive. */
 static double noise_of(double variance, double signal)
 {
     double positive = variance > 0 ? variance : 0;
@@ -100,8 +100,8 @@ static double curvature_of(const struct gain_windows *windows, const struct gain
 }
 
 /* Returns the measured gain of the rounds of the window. On a quadratic loss, a step along the mean
- * gradient lowers the loss by the learning rate times the mean of two products with this gradient:
- * of the true gradient before the step (N), and after the step (D). */
+ * gradient lowers the loss by the learning rate times (N + D)/2. N and D are the products of this
+ * mean gradient with the true gradient before and after the step. */
 static double made_of(const struct gain_windows *windows, const struct gain_window *w,
                       double signal)
 {
@@ -156,7 +156,7 @@ void gain_recent_add(struct gain_recent *recent, const struct gain_sample *sampl
 static double positive_of(double value) { return value > 0 ? value : 0; }
 
 /* Returns the curvature c = rate * L, computed from the losses. L is the amount by which the losses
- * decreased less than linearly, divided by the same amount for L = 1. */
+ * decreased less than linearly, divided by the amount that L = 1 would cause. */
 static double recent_curvature(const struct gain_recent *r)
 {
     double above = 0, below = 0;

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define GAIN_WINDOWS 5
-/* number of rounds in the means of DBW, and of k and time (BK3, BK5) */
+/* number of last rounds in the estimates of DBW, and in the means of k and of the round time */
 #define GAIN_RECENT 20
 #define GAIN_NOISE_MAX 1000.0   /* maximum of the noise V/N */
 #define GAIN_CURVATURE_MAX 1.95 /* maximum of the curvature c for BACKUP_AUTO */
@@ -64,7 +64,8 @@ struct gain_window {
 
 struct gain_windows {
     struct gain_window windows[GAIN_WINDOWS];
-    uint32_t rounds, products; /* number of samples of each sum */
+    /* number of samples in the means; number of samples with a product */
+    uint32_t rounds, products;
 };
 
 void gain_windows_add(struct gain_windows *windows, const struct gain_sample *sample);

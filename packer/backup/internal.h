@@ -33,13 +33,13 @@ struct backup_estimates {
 
 /* A gradient that may arrive in the open round. */
 struct backup_flight {
-    double wait_ns;    /* time until the gradient begins; 0: it has begun */
+    double wait_ns;    /* time until the gradient begins; 0: the gradient has begun */
     double elapsed_ns; /* time since the start of the gradient */
     double scale_ns;
     double left; /* probability of a duration above `elapsed_ns` */
 };
 
-/* The state is one allocation, to which the pointers refer. */
+/* The state of a job's rounds. All its memory is one allocation, into which the pointers point. */
 struct backup {
     const struct backup_options *options;
     struct backup_estimates *estimates;

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-/* 2^(i/12) */
+/* edges[i] is 2^(i/12): lower edges of the bins between a ratio of 1 and 2 */
 static const double edges[PACE_OCTAVE + 1] = {
     1.0,
     1.0594630943592953,

@@ -13,7 +13,8 @@
 #define PACE_ONE 48           /* bin whose lower edge is one scale */
 #define PACE_KEEP 0.9         /* factor on the weight of earlier gradients, at each new one */
 #define PACE_MEMORY_ROUNDS 30 /* number of rounds that the curve remembers */
-/* assumed remaining time of a late gradient that already takes longer than its scale, in scales */
+/* assumed remaining time of a gradient that already takes longer than the scale of its rank, in
+ * units of this scale */
 #define PACE_OVERDUE 0.3
 
 struct pace_rank {
@@ -25,13 +26,13 @@ struct pace_rank {
 struct pace_curve {
     double keep; /* factor on the weight of earlier observations, at each new one */
     double ended[PACE_BINS], observed[PACE_BINS];
-    /* part of gradients that last longer, at the lower edge of each bin and the upper edge of the
-     * last */
+    /* part of the gradients that last longer than the lower edge of each bin; the last value is for
+     * the upper edge of the last bin */
     double survival[PACE_BINS + 1];
     bool is_stale; /* whether an observation is missing in `survival` */
 };
 
-/* `workers`: number of observations in a round. */
+/* Starts a curve without observations. `workers`: number of observations in a round. */
 void pace_curve_init(struct pace_curve *curve, uint32_t workers);
 /* Adds a completed gradient of the rank. */
 void pace_finished(struct pace_curve *curve, struct pace_rank *rank, double ns);

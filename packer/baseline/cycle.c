@@ -53,8 +53,8 @@ static bool cycle_holds(const struct cycle *cycle, const struct packer_resident 
     return true;
 }
 
-/* Returns the largest lane time of the job by bisection, which is simpler than a formula for all
- * cases of the two maxima. Negative: none. */
+/* Returns the largest lane time that the job may have beside the residents. Uses bisection, because
+ * a formula would need many cases. Negative: the job may have none. */
 static double cycle_room_ns(const struct packer_resident *residents, size_t count,
                             const struct packer_timing *job)
 {

@@ -21,7 +21,7 @@ struct paa {
     uint64_t tiny_bytes;
     uint64_t *lane_bytes;  /* bytes of the job on each lane, in this call */
     uint64_t *lane_keys;   /* number of ranges of tensors on each lane, in this call */
-    struct sized *tensors; /* sorted, the largest first */
+    struct sized *tensors; /* all tensors, the largest first */
     struct sized *lanes;   /* buffer of put_large(), sorted, the emptiest first */
 };
 
@@ -54,7 +54,8 @@ static int put(struct paa *paa, size_t tensor, size_t lane, uint64_t first, uint
     return 0;
 }
 
-/* Returns the lane with the smallest of `values` and enough room; lanes_count: none. */
+/* Returns the lane with the smallest entry in `values`, among the lanes with enough room;
+ * lanes_count: no lane has room. */
 static size_t smallest(const struct paa *paa, const uint64_t *values,
                        const struct placement_need *need)
 {
@@ -103,7 +104,8 @@ static int put_tiny(struct paa *paa, size_t tensor)
     return put(paa, tensor, lane, 0, elements);
 }
 
-/* Returns the bytes up to which the lane may be filled: up to the mean, limited by its memory. */
+/* Returns the bytes that the lane may still get: the bytes missing to the mean, limited by the free
+ * memory of the lane. */
 static uint64_t gap_bytes(const struct paa *paa, size_t lane)
 {
     uint64_t used = paa->lane_bytes[lane], memory = paa->placement->lanes[lane].memory_bytes;
@@ -163,7 +165,7 @@ static int paa_init(struct paa *paa, struct placement *placement)
     *paa = (struct paa){
         .placement = placement,
         .lanes_count = lanes,
-        /* Rounded up, so that all lanes filled to the mean have room for the job. */
+        /* The mean is rounded up, so that all lanes filled to the mean have room for the job. */
         .mean_bytes = placement->total_bytes / lanes + (placement->total_bytes % lanes != 0),
         .tiny_bytes = placement->total_bytes / lanes / TINY_PARTS,
         .lane_bytes = calloc(lanes, sizeof(*paa->lane_bytes)),

@@ -5,14 +5,14 @@
 #include <stdint.h>
 
 struct bound_case {
-    uint32_t slots; /* slots of the site, or of the tenant's equal part */
+    uint32_t slots; /* number of slots of the site, or of the equal part of a tenant */
     uint32_t ahead; /* sum of workers_min over this job and all jobs before it in the queue */
     /* largest sum of workers_min over the jobs whose rest is overdue during the wait, with this
      * job */
     uint32_t overdue;
-    /* Number of jobs with workers_min above a quarter of the slots, among the jobs in `ahead` and
-     * `overdue`. For bound_rest_ns() one more, if a job with workers_min above three quarters of
-     * the slots starts meanwhile and has not reported. */
+    /* Number of jobs with workers_min above a quarter of the slots, among the jobs counted in
+     * `ahead` and `overdue`. For bound_rest_ns() the number is one higher if a job with workers_min
+     * above three quarters of the slots starts during the rest. */
     uint32_t wide;
     uint64_t quantum_ns; /* longest quantum during the wait */
     /* longest time from the start of a job to its first report, or until it counts as silent */

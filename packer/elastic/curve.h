@@ -9,7 +9,7 @@
 #define CURVE_POINTS 8 /* maximum number of worker counts with a stored point */
 
 /* Step time of w workers divided by the step time of one worker: split/w + serial + wide w. The
- * three parts have the sum 1. They are a, b and d of F1. */
+ * three parts are a, b and d of F1, and have the sum 1. */
 struct curve_shape {
     double split, serial, wide; /* parts a, b and d of the curve (F1) */
 };
@@ -23,7 +23,7 @@ struct curve_study {
 
 struct curve_point {
     uint32_t workers;
-    double step_s; /* median step time of some rounds, without lane time */
+    double step_s; /* median step time measured with these workers, without lane time */
 };
 
 struct curve {

@@ -77,7 +77,7 @@ static size_t growth_collect(struct scheduler *s, struct growth_bid *bids, bool 
     return count;
 }
 
-/* Returns the best bid; NULL: none has a gain. The tenant with the fewest slots comes first (F6),
+/* Returns the best bid; NULL: no bid has a gain. The tenant with the fewest slots comes first (F6),
  * then the largest gain, then the lowest job id. A tenant's slots include those assigned in this
  * call. */
 static struct growth_bid *growth_best(struct growth_bid *bids, size_t count)
@@ -111,7 +111,8 @@ static void growth_remember(struct roster_job *job, uint32_t workers)
     history->promised = curve_relative(curve, workers) / curve_relative(curve, history->grown_from);
 }
 
-/* Calls roster_place() once for each job, so that the lane time of a job changes once. */
+/* Starts the workers of all bids. Calls roster_place() once for each job, so that the lane time of
+ * a job changes once. */
 static void growth_carry_out(struct scheduler *s, struct growth_bid *bids, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

@@ -43,7 +43,7 @@ struct roster_job {
     uint32_t rung;
     uint64_t step;
     double value; /* last reported value; NaN: no report, or the worst value */
-    /* time of submission; of equal times the first in the array is the earlier */
+    /* time of submission; of jobs with equal times, the first one in `jobs` was submitted first */
     uint64_t submitted_ns;
     uint64_t since_ns;   /* start of the present state */
     uint64_t changed_ns; /* time of the last change of workers; the hold time starts here */
@@ -58,7 +58,7 @@ struct roster_slot {
 struct pace {
     uint64_t probes_ns[PACE_PROBES];
     uint32_t count, next;
-    uint64_t median_ns; /* 0: no probe yet */
+    uint64_t median_ns; /* median probe time; 0: no probe yet */
     double resize_s;    /* smoothed time without steps during a change of workers, in seconds */
 };
 
@@ -74,12 +74,12 @@ struct roster_known {
 struct growth_bid {
     struct roster_job *job;
     uint32_t workers; /* number of workers, including those assigned in this decision */
-    double gain;      /* 0: no gain */
+    double gain;      /* relative gain of speed by one more worker; 0: no gain */
 };
 
 /* A job that may need slots in this decision (needs.c). */
 struct needs_entry {
-    struct roster_job *job; /* NULL: served or skipped */
+    struct roster_job *job; /* NULL: the job was served or skipped */
     int class;
 };
 
@@ -104,7 +104,7 @@ struct scheduler {
 /* --- roster.c: jobs and slots; each change appends its actions to reserved memory --- */
 
 struct roster_job *roster_find(const struct scheduler *s, uint32_t id);
-/* -ENOMEM: nothing has changed. */
+/* Adds a job. -ENOMEM: nothing has changed. */
 int roster_add(struct scheduler *s, const struct scheduler_job *wants);
 /* Removes the job; its slots become free. */
 void roster_remove(struct scheduler *s, struct roster_job *job);

@@ -1,7 +1,7 @@
 /* Assigns slots to jobs with too few: first jobs below their minimum, then overdue rests (jobs that
  * have rested too long), the queue, and other rests (F2 to F4, F6, F8). If a job cannot get all its
- * slots, the free and coming ones are reserved for it, and all later jobs wait. So a job with many
- * workers collects its slots, and no job starves. */
+ * slots, the free slots and the slots of leaving workers are reserved for this job, and all later
+ * jobs wait. So a job with many workers collects its slots, and no job starves. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>
@@ -187,8 +187,9 @@ static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct
            !needs_probing_fits(walk, needs_missing(entry->job));
 }
 
-/* Reserves slots of leaving workers for all jobs up to the queue in one step, if there are enough
- * slots. Otherwise many new jobs would cost one decision for each slot. */
+/* If there are enough slots of leaving workers, reserves them in one step for all jobs below their
+ * minimum, overdue rests and queued jobs. Without this step many new jobs would cost one decision
+ * for each slot. */
 static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
 {
     uint32_t missing = 0, queued = 0;
@@ -210,7 +211,8 @@ static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
     return true;
 }
 
-/* Assigns slots to jobs up to the queue, until one of them has to wait. */
+/* Assigns slots to jobs below their minimum, overdue rests and queued jobs, until one of these jobs
+ * has to wait. */
 static void needs_serve_queue(struct scheduler *s, struct needs_walk *walk)
 {
     struct needs_entry *entry;

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #define PACE_QUANTA 3 /* length of the hold time, in quanta */
-/* after this many median probe times without a report a job counts as running */
+/* a job without a report counts as running after this multiple of the median probe time */
 #define PACE_SILENCE 10
 
 static int pace_compare(const void *a, const void *b)

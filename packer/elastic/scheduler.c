@@ -190,8 +190,8 @@ static int scheduler_lose_slot(struct scheduler *s, uint32_t slot)
     return 0;
 }
 
-/* Adds a worker that runs already. The caller may have been started again, so its jobs count as
- * running: their first reports came before. */
+/* Adds a worker that runs already. The caller has been restarted, so the job counts as running: its
+ * first report may have come before the restart. */
 static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
                                  const struct scheduler_event *event)
 {

@@ -15,7 +15,7 @@
 #define SCHEDULER_SLOTS_MAX 65536  /* maximum number of slots of a site */
 /* maximum number of resting jobs with sleeping processes */
 #define SCHEDULER_RESTING_MAX 64
-/* a rest longer than this is overdue */
+/* a longer rest is overdue */
 #define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)
 #define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000)    /* longest hold time (F5) */
 #define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)   /* hold time before any report (F5) */
@@ -23,11 +23,12 @@
 /* assumed pause of a change of workers until one has been measured */
 #define SCHEDULER_RESIZE_NS UINT64_C(50000000)
 
-/* A field of 0 means its default. */
+/* A field with the value 0 gets its default. */
 struct scheduler_options {
     uint32_t slots;
     uint32_t resting_max;
-    uint64_t hold_ns, quantum_ns; /* fixed values; default: from the median probe time (F5) */
+    /* fixed times; default: computed from the median probe time (F5) */
+    uint64_t hold_ns, quantum_ns;
     uint64_t rest_max_ns, resize_ns;
     bool never_rests;  /* baseline, EPS without F3: no job rests, so a new job may have to wait */
     bool holds_growth; /* whether a change also delays growth of the job by the hold time */
@@ -40,7 +41,7 @@ struct scheduler_job {
     uint64_t steps;                    /* number of steps of the whole training; 0: unknown */
     /* a stage never grows, shrinks or rests; it changes only at its start and end (F8) */
     bool is_stage;
-    /* the job gets no worker and gives up none; waits in the queue if it has none (F13) */
+    /* the job gets no worker and gives up none; a job without workers stays in the queue (F13) */
     bool is_held;
 };
 
@@ -56,8 +57,9 @@ enum scheduler_kind {
     SCHEDULER_GO_ON_ORDERED,
     /* job, rank: the worker has started; pause_s: pause of the other workers, 0: none */
     SCHEDULER_WORKER_IN,
-    SCHEDULER_WORKER_OUT,  /* job, rank: the worker left, rests or was lost, and its slot is free */
-    SCHEDULER_MEASURED,    /* job, workers, step_s; lane_s and lanes, 0: no lanes */
+    SCHEDULER_WORKER_OUT, /* job, rank: the worker left, rests or was lost, and its slot is free */
+    /* job, workers, step_s, lane_s, lanes; lanes is 0 if the job uses no lane */
+    SCHEDULER_MEASURED,
     SCHEDULER_LANES_LIMIT, /* job, workers: maximum that the lanes can serve; 0: no limit */
     SCHEDULER_SLOT_FOUND, /* slot: a lost slot is usable again, or a new slot has the next number */
     SCHEDULER_SLOT_LOST,  /* slot: the slot and its worker are lost */
@@ -82,7 +84,7 @@ enum scheduler_verb {
     SCHEDULER_LEAVE, /* job, rank, slot: end the process when its shares of the step are done */
     SCHEDULER_REST,  /* job: ranks below workers_min sleep, higher ranks end */
     SCHEDULER_GO_ON, /* job, rank, slot: wake the sleeping process */
-    /* job, workers: the lanes need lane time for this number of workers; before a START or after a
+    /* job, workers: reserve lane time for this number of workers, before a START or after a
      * LEAVE */
     SCHEDULER_LANES,
 };
@@ -119,7 +121,7 @@ struct scheduler_totals {
 
 struct scheduler;
 
-/* Returns NULL if memory is short. At first every slot is free. */
+/* Creates a site whose slots are all free. Returns NULL if memory is short. */
 struct scheduler *scheduler_create(const struct scheduler_options *options);
 void scheduler_destroy(struct scheduler *scheduler); /* NULL is allowed */
 

@@ -1,7 +1,7 @@
-/* Makes room for a job: running jobs release workers (F2), then whole jobs rest (F3). `giving` of
- * each job has the planned number, and the plan is carried out only if enough slots become free.
- * A job that runs a stage (a phase with a fixed number of workers) must never lose a worker, and a
- * job without a report must never go below its minimum. */
+/* Makes room for a job: running jobs release workers (F2), then whole jobs rest (F3). The plan is
+ * the number of workers in the field `giving` of each job, and is carried out only if enough slots
+ * become free. A job that runs a stage (a phase with a fixed number of workers) must never lose a
+ * worker, and a job without a report must never go below its minimum. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>
@@ -45,8 +45,8 @@ static double victims_loss(const struct roster_job *victim)
     return curve_relative(curve, workers) - curve_relative(curve, workers - 1);
 }
 
-/* Returns the next job to shrink; NULL: none. The tenant with the most slots comes first, then the
- * smallest loss, then the lowest job id. */
+/* Returns the next job to shrink; NULL: no job may shrink. The tenant with the most slots comes
+ * first, then the smallest loss, then the lowest job id. */
 static struct roster_job *victims_find_of(const struct scheduler *s, const struct roster_job *job,
                                           bool is_probing, double *ret_loss)
 {

@@ -12,11 +12,11 @@
 #include <stdint.h>
 
 #define EXPLORE_ROUNDS 50    /* least number of rounds in a window */
-#define EXPLORE_SAMPLES 4    /* least number of looks with rounds in a window */
+#define EXPLORE_SAMPLES 4    /* least number of calls of explore_tick() with rounds in a window */
 #define EXPLORE_LANES_MAX 32 /* a job on more lanes gets no decision (X9) */
 /* least expected gain of a move, in parts per million of the round time */
 #define EXPLORE_GAIN_PPM 20000
-/* the slowest lane counts as slow above this multiple of the even time */
+/* the slowest lane counts as slow if its time is above the equal time (X3) times this factor */
 #define EXPLORE_UNEVEN_PPM 1100000
 /* random tries (X6) begin only if workers wait for more than this part of the round */
 #define EXPLORE_STALL_PPM 150000
@@ -25,15 +25,15 @@
 #define EXPLORE_HOLD_WINDOWS 4
 /* EXPLORE_HOLD_WINDOWS doubles with each further failed try in a row, up to this many times */
 #define EXPLORE_HOLDS_MAX 5
-/* a pause between looks that is longer than this ends the window */
+/* a longer time between two calls of explore_tick() ends the window */
 #define EXPLORE_GAP_NS UINT64_C(30000000000)
 
 enum explore_method {
-    EXPLORE_EVEN, /* bytes are in proportion to the rate of each lane */
+    EXPLORE_EVEN, /* pieces move until the bytes of each lane are in proportion to its rate */
     EXPLORE_OUT,  /* the job gets one more lane */
-    /* no pieces on the slowest lane, nor on lanes with less than half of the best rate */
+    /* all pieces leave the slowest lane and all lanes with less than half of the best rate */
     EXPLORE_IN,
-    EXPLORE_SHIFT, /* the slowest lane gets a tenth less */
+    EXPLORE_SHIFT, /* pieces leave the slowest lane until its time is a tenth shorter */
     EXPLORE_METHODS,
 };
 
@@ -44,7 +44,7 @@ enum explore_verb {
     EXPLORE_BACK, /* move all pieces of the last try back to their former lanes */
 };
 
-/* Options; 0 means the default. */
+/* Options of a job. A field with the value 0 gets its default. */
 struct explore_options {
     uint32_t rounds, samples; /* minimum counts of a window; 0: EXPLORE_ROUNDS, EXPLORE_SAMPLES */
     bool is_blind;            /* baseline: only EXPLORE_EVEN, and no move back (X10) */
@@ -52,15 +52,15 @@ struct explore_options {
 
 struct explore_lane {
     uint32_t id;
-    /* Counts since the previous look. handled_ns: time in which the job had work on the lane (X3).
-     * stalled_ns: time that workers waited because the last result came from this lane, summed over
-     * the workers. */
+    /* Counts since the previous call of explore_tick(). handled_ns: time in which the job had work
+     * on the lane (X3). stalled_ns: time that workers waited because the last result came from this
+     * lane, summed over the workers. */
     uint64_t handled_ns, stalled_ns;
     uint64_t room_bytes; /* bytes of the job that the lane has room for; 0: none */
 };
 
 struct explore_piece {
-    uint32_t lane; /* position in `lanes` */
+    uint32_t lane; /* lane of the piece: a position in `lanes` */
     uint64_t bytes;
 };
 
@@ -69,7 +69,7 @@ struct explore_seen {
      * pieces. After a change of this number all measurements restart (X8). */
     uint64_t membership;
     uint32_t workers;
-    uint64_t rounds, elapsed_ns;      /* counted since the previous look */
+    uint64_t rounds, elapsed_ns;      /* counted since the previous call of explore_tick() */
     const struct explore_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct explore_piece *pieces;
@@ -107,8 +107,8 @@ struct explore {
     enum explore_phase phase;
     enum explore_method method; /* method of the current try */
     uint64_t membership, last_ns;
-    uint64_t windows, tries; /* counted since the start, also over explore_reset() */
-    /* the next look is ignored, because its counts begin before a change */
+    uint64_t windows, tries; /* numbers since the start; explore_reset() does not change them */
+    /* the counts of the next call are ignored, because they begin before a change */
     bool ignores_next;
     struct explore_meter round;  /* round time in this window */
     struct explore_meter before; /* round time in the last window before the try */
@@ -120,8 +120,8 @@ struct explore {
     } methods[EXPLORE_METHODS];
 };
 
-/* Handles a look. `ret_moves` has room for all pieces. -EINVAL: `seen` is inconsistent; the state
- * is unchanged. */
+/* Handles the counts since the previous call, and makes at most one decision. `ret_moves` has room
+ * for all pieces. -EINVAL: `seen` is inconsistent; the state is unchanged. */
 int explore_tick(struct explore *explore, const struct explore_options *options,
                  const struct explore_seen *seen, uint64_t seed, uint64_t now_ns,
                  struct explore_move *ret_moves, struct explore_decision *ret_decision);
@@ -154,7 +154,7 @@ bool explore_view_make(const struct explore *explore, const struct explore_seen 
                        struct explore_view *ret_view);
 /* Returns the time of the lane for a round with its load, in ns; 0 for a lane without a rate. */
 double explore_view_time(const struct explore_view *view, size_t lane);
-/* Returns the round time with the same time on all lanes. */
+/* Returns the equal time: the round time if all lanes needed equally long (X3). */
 double explore_view_even_time(const struct explore_view *view);
 /* Returns the longest time of a lane for a round, after planned moves. */
 double explore_view_longest(const struct explore_view *view);

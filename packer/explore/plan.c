@@ -60,7 +60,7 @@ double explore_view_longest(const struct explore_view *view)
 
 struct plan {
     struct explore_view *view;
-    uint32_t *at;                    /* lane of each piece, including planned moves */
+    uint32_t *at;                    /* lane of each piece after the planned moves */
     double limit_ns;                 /* longest time that a target may need for a round */
     bool takes_last;                 /* whether of equal pieces the last one moves, not the first */
     double taken[EXPLORE_LANES_MAX]; /* part of each lane's room_bytes that planned moves use */
@@ -99,8 +99,8 @@ static void put(struct plan *plan, uint32_t piece, size_t target)
     plan->at[piece] = (uint32_t)target;
 }
 
-/* Returns the largest piece of the lane with at most `bytes` and less than `below`; pieces_count:
- * none. */
+/* Returns the largest piece of the lane with at most `bytes` bytes, and fewer than `below` bytes;
+ * pieces_count: none. */
 static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes, double below)
 {
     const struct explore_seen *seen = plan->view->seen;

@@ -48,8 +48,8 @@ int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slo
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);
 
-/* Gives free slots to jobs, one worker or server at a time, until no job gains from one or
- * `room` changes are made. Applies and appends changes as elastic_make_room() does. Returns
+/* Gives free slots to jobs, one worker or server at a time, until no job would gain from another
+ * one, or `room` changes are made. Applies and appends changes as elastic_make_room() does. Returns
  * their number. */
 size_t elastic_share_out(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                          uint64_t now_ns, struct elastic_change *ret_changes, size_t room);

@@ -6,7 +6,7 @@
 
 struct scale_plan;
 
-/* Returns 1 with a decision, 0 without one, -ENOMEM. */
+/* A rule of growth. Returns 1 if the rule has made a decision, 0 if not, or -ENOMEM. */
 typedef int (*scale_rule_fn)(struct scale *scale, struct scale_look *look,
                              struct scale_decision *decision);
 

@@ -43,9 +43,9 @@ static bool may_begin(const struct scale *scale, const struct scale_look *look)
            look->open == look->staying;
 }
 
-/* Returns whether the job may change to `wanted` lanes. Fewer lanes: if a trial is in progress or
- * may begin. More lanes: if a trial is in progress or the job is above its loss limit, because a
- * drain may have left the job too few lanes. */
+/* Returns whether the job may change to `wanted` lanes. A change to fewer lanes requires a trial
+ * that is in progress or may begin. A change to more lanes requires a trial in progress, or a job
+ * above its loss limit, because a drain may have left the job too few lanes. */
 static bool may_go(const struct scale *scale, const struct scale_look *look, size_t job,
                    uint32_t wanted)
 {
@@ -120,8 +120,8 @@ static bool is_free(const struct scale_look *look, size_t lane, enum packer_lane
     return l->lane.state == state && scale_is_closed(l);
 }
 
-/* Returns the number of lanes in `state` without a job, less those reserved for waiting jobs and
- * lanes_spare (G2). */
+/* Returns the number of lanes in `state` without a job, minus the lanes that are reserved for
+ * waiting jobs and by lanes_spare (G2). */
 static size_t free_lanes(const struct scale_look *look, enum packer_lane_state state)
 {
     uint64_t kept = look->wished + look->options.lanes_spare;

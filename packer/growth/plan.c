@@ -68,7 +68,7 @@ int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, cons
                     uint32_t margin_ppm)
 {
     size_t tasks = seen->tasks_count + 1, lanes = seen->lanes_count + 1;
-    /* A move adds at most one part, and no task moves twice. */
+    /* 2 * tasks parts are enough: a move adds at most one part, and no task moves twice. */
     *plan = (struct scale_plan){.seen = seen,
                                 .policy = policy,
                                 .margin_ppm = margin_ppm,

@@ -28,7 +28,7 @@ struct scale_plan {
     /* Buffers of one request to packer_place(). */
     struct packer_lane *offer;
     struct packer_resident *residents;
-    uint32_t *positions; /* position of the task for each item */
+    uint32_t *positions; /* position of the task that each entry of `items` describes */
     struct packer_tensor *items;
 };
 
@@ -42,8 +42,8 @@ void scale_plan_fini(struct scale_plan *plan);
  * only be freed. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
-/* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay: the first one, and each that
- * still fits. */
+/* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay on the lane: the first task,
+ * and each further task that still fits. */
 int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane,
                             uint64_t keep_bytes);
 

@@ -39,7 +39,7 @@
 #define SCALE_EXPLAINS 3
 #define SCALE_TRIES 4 /* one call makes plans for at most this many jobs or lanes */
 
-/* Options. 0 means the default, which is named in each comment. */
+/* Options. A field with the value 0 gets its default, which stands in its comment. */
 struct scale_options {
     const char *policy; /* policy with a rule of loss; default "shared" */
     uint32_t lanes_min; /* number of lanes that always stay open; default 1 */
@@ -100,9 +100,9 @@ struct scale_job {
 };
 
 struct scale_lane {
-    /* The lane, as for packer_place(). Its fields jobs, load_bytes, job_bytes, job_lane_ns and
-     * residents are ignored, because they are computed from the tasks. load_ppm is the load in the
-     * last window. */
+    /* The lane, as for packer_place(). The fields jobs, load_bytes, job_bytes, job_lane_ns and
+     * residents are ignored, because scale_tick() computes them from the tasks. load_ppm is the
+     * load in the last window. */
     struct packer_lane lane;
     uint32_t aggregator;
     bool is_changing; /* the lane is being opened, started, drained or parked */
@@ -115,11 +115,12 @@ struct scale_lane {
 struct scale_task {
     uint32_t job, lane; /* positions of the job and the lane */
     uint64_t bytes;
-    uint64_t lane_ns;                 /* lane time of a round */
-    uint64_t state_bytes, wire_bytes; /* as in struct packer_tensor */
+    uint64_t lane_ns; /* lane time of a round */
+    /* memory and network bytes of the task, as in struct packer_tensor */
+    uint64_t state_bytes, wire_bytes;
 };
 
-/* A job that waits for lanes, because it does not fit on the open ones. */
+/* A job that waits for lanes, because the job does not fit on the open lanes. */
 struct scale_wish {
     uint64_t job;
     uint32_t lanes; /* number of lanes wanted in addition to the open ones */
@@ -134,7 +135,8 @@ struct scale_seen {
     size_t tasks_count;
     const struct scale_wish *wishes;
     size_t wishes_count;
-    const struct packer_node *nodes; /* as in struct packer_request */
+    /* memory and bandwidth of NUMA nodes, as in struct packer_request */
+    const struct packer_node *nodes;
     size_t nodes_count;
 };
 
@@ -158,7 +160,7 @@ struct scale_move {
 struct scale_decision {
     enum scale_verb verb;
     uint32_t aggregator;
-    uint32_t lane;   /* id of the lane */
+    uint32_t lane;   /* id of the lane that the tasks leave */
     uint64_t job;    /* id of the job that the decision is for; 0: none */
     uint32_t *lanes; /* ids of lanes, sorted */
     size_t lanes_count;

@@ -35,8 +35,8 @@ double loss_alone_ns(const struct packer_timing *timing, double lane_ns);
 /* Returns the share of a lane without other jobs that the job uses: 0 to 1. */
 double loss_share(const struct packer_resident *job);
 
-/* Returns the largest lane time whose round time by loss_alone_ns() means a loss of at most
- * `loss`. */
+/* Returns the largest lane time with which the job loses at most `loss` on a lane without other
+ * jobs (L3). */
 double loss_alone_room_ns(const struct packer_timing *timing, double loss);
 
 /* Returns the largest lane time for which the job's share of the lane is at most `share`. */

@@ -74,7 +74,8 @@ static void parallel_add_trial(struct parallel *p, double unit_ns)
     p->chosen_ns = best->unit_ns;
 }
 
-/* A number without a choice (least == most) has no first time, and no drift begins a search. */
+/* Begins a new search if the time has drifted. If `least` equals `most`, no trial has set
+ * `chosen_ns`, and there is nothing to search. */
 static void parallel_check_drift(struct parallel *p, double unit_ns)
 {
     if (p->chosen_ns > 0 && fabs(unit_ns - p->chosen_ns) > PARALLEL_DRIFT * p->chosen_ns)

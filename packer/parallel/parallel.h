@@ -19,21 +19,21 @@
 #define PARALLEL_DRIFT 0.25 /* change of the chosen number's time that begins a new search */
 
 enum parallel_goal {
-    PARALLEL_FASTEST, /* smallest time of a unit */
-    PARALLEL_FRUGAL,  /* smallest time of a unit x number of workers */
+    PARALLEL_FASTEST, /* smallest time of a unit of work */
+    PARALLEL_FRUGAL,  /* smallest product of the time of a unit and the number of workers */
 };
 
 struct parallel_trial {
     uint32_t workers;
-    double unit_ns; /* time of a unit of the whole stage */
+    double unit_ns; /* time in which all workers of the stage complete a unit of work */
 };
 
 struct parallel {
     enum parallel_goal goal;
     uint32_t least, most;
     struct parallel_trial trials[PARALLEL_TRIALS];
-    uint32_t count;  /* measured trials */
-    uint32_t chosen; /* 0: the search goes on */
+    uint32_t count;  /* number of measured trials */
+    uint32_t chosen; /* chosen number of workers; 0: the search has not ended */
     double chosen_ns;
 };
 
@@ -46,9 +46,9 @@ bool parallel_is_trial(const struct parallel *p);
 /* Returns the median of the times of the steps, without the first PARALLEL_DROPPED ones; 0: too few
  * steps. `times` is sorted in place. */
 double parallel_median(double *times, size_t count);
-/* Adds the time of a unit with `workers` workers. A time of the number that is being tried ends its
- * trial; a time of the chosen number that has drifted begins a new search. Other numbers, and times
- * of 0, are ignored. */
+/* Adds the time of a unit with `workers` workers. During a search, a time for the number of workers
+ * in trial ends the trial. After the search, a time for the chosen number that has drifted begins a
+ * new search. Times for other numbers of workers, and times of 0, are ignored. */
 void parallel_measured(struct parallel *p, uint32_t workers, double unit_ns);
 
 #endif

@@ -8,7 +8,7 @@ struct cut {
     uint64_t weight; /* sort key: bytes or lane time */
     uint64_t first;
     uint64_t elements;
-    uint32_t tensor; /* position of the tensor */
+    uint32_t tensor; /* position of the tensor in the request */
 };
 
 /* Cuts all tensors (P5) and sorts the pieces: the heaviest first, by bytes or by lane time, then by

@@ -17,7 +17,7 @@ struct target {
 /* A piece to place. */
 struct loose_piece {
     uint64_t first, elements, lane_ns;
-    uint32_t tensor; /* position of the tensor */
+    uint32_t tensor; /* position of the tensor in the request */
     bool is_small;   /* the lane time is below `small_ns`, so the piece is placed last */
 };
 

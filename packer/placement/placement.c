@@ -103,8 +103,9 @@ static int count_tensor(struct placement *placement, size_t tensor)
     placement->total_pieces += t->elements == 0 ? 1 : (t->elements - 1) / largest + 1;
     if (placement->total_pieces > PLACEMENT_PIECES_MAX)
         return placement_refuse(placement, -EINVAL,
-                                "tensor %" PRIu32 " of %" PRIu64 " bytes makes more than %" PRIu32
-                                " pieces of %" PRIu64 " bytes",
+                                "tensor %" PRIu32 " of %" PRIu64
+                                " bytes would be cut into more than %" PRIu32 " pieces of %" PRIu64
+                                " bytes",
                                 t->id, bytes, PLACEMENT_PIECES_MAX, placement->piece_bytes_max);
     return 0;
 }
@@ -333,7 +334,7 @@ int placement_refuse_lanes(struct placement *placement, size_t tensor,
     return placement_refuse(placement, -ENOSPC,
                             "tensor %" PRIu32 " needs %" PRIu64 " bytes and %" PRIu64
                             " bytes/s of network on one lane, but lanes have at most %" PRIu64
-                            " bytes and, perhaps on another lane, %" PRIu64,
+                            " bytes and, perhaps on another lane, %" PRIu64 " bytes/s",
                             id, need->memory_bytes, need->nic_bytes_per_s, most_bytes, most_nic);
 }
 

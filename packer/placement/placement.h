@@ -18,7 +18,7 @@ struct placement_lane {
     uint64_t load_step;       /* load in steps; lanes with the same step count as equally busy */
     uint64_t nic_bytes_per_s; /* bandwidth left; UINT64_MAX: not limited */
     uint64_t job_lane_ns;     /* lane time of a round of the placed job */
-    bool usable;              /* false: the policy may not use the lane */
+    bool usable;              /* whether the policy may use the lane */
     /* whether the lane has pieces of the job, from this or earlier calls */
     bool hosts_job;
     bool taken; /* whether the lane has a piece from this placement */
@@ -87,7 +87,8 @@ void placement_finish(struct placement *placement, struct packer_plan *ret_plan)
 int placement_refuse(struct placement *placement, int error, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Returns -ENOSPC with a reason: the need of the piece, and the largest free amount of a lane. */
+/* Refuses a piece that fits on no lane: returns -ENOSPC. The reason contains the need of the piece,
+ * and the largest free amount of a lane. */
 int placement_refuse_lanes(struct placement *placement, size_t tensor,
                            const struct placement_need *need);
 

@@ -4,8 +4,8 @@
 
 #include "packer/policy/policy.h"
 
-/* Makes up to `wanted` lanes in `state` without another job usable. `hosts_job`: choose lanes with
- * pieces of the job, or lanes without. Returns their number. */
+/* Makes up to `wanted` lanes in `state` without another job usable. `hosts_job`: whether to choose
+ * lanes with pieces of the job, or lanes without its pieces. Returns their number. */
 static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_job,
                          enum packer_lane_state state)
 {

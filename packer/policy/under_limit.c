@@ -298,7 +298,7 @@ static double one_piece_ns(const struct fit *fit)
 /* distribute_in_order() may fail if best fit has filled lanes completely. With a reserve of one
  * piece on each lane the call succeeds, but needs more lanes. Only a job of many pieces has a
  * reserve. The result is refused if the job then has more lanes without other jobs than before, and
- * more than it has workers. */
+ * more lanes than workers. */
 static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);

@@ -11,7 +11,7 @@ struct estimate {
     uint32_t samples; /* number of samples so far, up to 2 x ESTIMATE_RECENT */
     uint32_t next;    /* position in `recent` of the next sample */
     uint64_t recent[ESTIMATE_RECENT];
-    uint64_t value; /* valid with at least one sample */
+    uint64_t value; /* smoothed median; valid with at least one sample */
 };
 
 void estimate_add(struct estimate *estimate, uint64_t sample);

@@ -44,7 +44,7 @@ static bool end_trial(struct profile *p, uint32_t limit_ppm)
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
         return false;
     uint64_t mean_ns =
-        /* the mean, because a median of 9 samples may cover too few rounds */
+        /* the mean is used, because a median of 9 samples may cover too few rounds */
         p->setting_ns / p->setting_rounds;
     if (narrow_add(&p->narrow, p->alone.period_ns, mean_ns, limit_ppm))
         p->fewest = p->now;
@@ -71,7 +71,7 @@ static void apply_limit(struct profile *p, uint32_t limit_ppm)
     p->fewest = (struct profile_times){0};
 }
 
-/* Where the job runs, compared with its search for fewer lanes (R10). */
+/* The lanes on which the job runs, compared with its search for fewer lanes (R10). */
 enum profile_setting {
     /* on lanes with other jobs, or without other jobs on some further number of lanes */
     SETTING_OTHER,

@@ -35,7 +35,7 @@ struct profile_sample {
 };
 
 struct profile_times {
-    uint64_t period_ns; /* 0: unknown */
+    uint64_t period_ns; /* time from round to round; 0: unknown */
     uint64_t busiest_ns, lanes_ns;
     uint64_t span_ns; /* 0: span_ns, burst_ns and slack_ns are unknown */
     uint64_t burst_ns, slack_ns;
@@ -58,7 +58,7 @@ struct profile {
     struct profile_times fewest; /* times alone on narrow.enough lanes; period_ns 0: use `alone` */
     /* number of consecutive samples with a period that `alone` does not explain */
     uint32_t unexplained;
-    struct profile_times before; /* times of an earlier run beside other jobs */
+    struct profile_times before; /* times of an earlier run of the job on lanes with other jobs */
     struct profile_times used;   /* times at the last profile_use() */
 };
 

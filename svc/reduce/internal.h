@@ -10,10 +10,10 @@
 enum reduce_width { REDUCE_SAME, REDUCE_ACCUMULATED, REDUCE_WIDTHS };
 
 struct reduce_kernels {
-    /* for targets with the dtype of the source or of the accumulator */
+    /* kernels by operation, dtype of the sources, and width of the targets (reduce_width_of()) */
     reduce_fn fold[REDUCE_OPERATIONS][REDUCE_DTYPES][REDUCE_WIDTHS];
     update_fn update[UPDATE_RULES][REDUCE_DTYPES][REDUCE_WIDTHS];
-    /* by the dtype of the values */
+    /* kernels by rule and dtype of the values */
     row_fn row[ROW_RULES][REDUCE_DTYPES];
     row_initial_fn row_initial[REDUCE_DTYPES];
     double (*products)(const float *a, const float *b, size_t elements);
@@ -21,8 +21,8 @@ struct reduce_kernels {
 
 /* Returns the kernels that this machine uses for `set`, or NULL. */
 const struct reduce_kernels *reduce_kernels_of(enum reduce_set set);
-/* Returns the column of targets of dtype `to` (enum reduce_width), or a negative value if there is
- * none. */
+/* Returns the width of targets of dtype `to`, an index in `fold` and `update`; negative: sources of
+ * dtype `from` cannot be reduced to this dtype. */
 int reduce_width_of(enum reduce_dtype from, enum reduce_dtype to);
 
 /* Coefficients of one step, computed from the settings in double and rounded once. */

@@ -37,7 +37,7 @@ static bool has_avx512(void)
 #endif
 static bool has_c(void) { return true; }
 
-/* the last one is the fastest */
+/* instruction sets, the fastest one last */
 static const struct {
     const char *name;
     const struct reduce_kernels *kernels;

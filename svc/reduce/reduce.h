@@ -51,13 +51,14 @@ struct reduce_pass {
     /* partial result, in the dtype of the accumulator; NULL: this is the first pass */
     const void *partial;
     size_t elements;
-    uint32_t divisor; /* 0 or 1: no division; integers are never divided */
-    /* The targets are stored without filling the cache, because they do not fit into it or are not
-     * read soon. Only done if the instruction set supports it and all targets have the same offset
-     * in their cache lines. The stores are visible to other threads before any later store (R10).
-     * Ignored by updates. */
+    uint32_t divisor; /* divisor of the sum; 0 or 1: no division; integers are never divided */
+    /* The targets are stored without filling the cache, because they do not fit into the cache or
+     * are not read soon. A kernel does so only if the instruction set supports these stores and all
+     * targets have the same offset in their cache lines. The stores are visible to other threads
+     * before any later store (R10). Ignored by updates. */
     bool streams;
-    /* REDUCE_WEIGHTED, and updates: the weight of each source; NULL for an update: a plain sum */
+    /* weight of each source, for REDUCE_WEIGHTED and for updates; NULL: an update by a sum without
+     * weights */
     const float *weights;
 };
 
@@ -79,7 +80,7 @@ reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum
                       enum reduce_dtype to);
 
 /* The argument `dtype` of these four functions may come unchecked from a peer. For an unknown dtype
- * they return 0, "?", 0 and false. */
+ * the functions return 0, "?", 0 and false, in this order. */
 size_t reduce_element_bytes(unsigned dtype);
 const char *reduce_dtype_name(unsigned dtype);
 /* Returns the dtype of a partial result: f32 for f16 and bf16, otherwise the same dtype (R7). */
@@ -97,8 +98,9 @@ void reduce_convert(unsigned from, unsigned to, const void *source, void *target
 /* Returns the sum of the squares of `elements` values of a known dtype, added in order in double
  * precision. */
 double reduce_squares(unsigned dtype, const void *values, size_t elements);
-/* Returns the sum of the products of `elements` f32 values, in double, by one fixed tree of 32
- * strands: the same bits with each instruction set of this machine. Pointers need no alignment. */
+/* Returns the sum of the products of `elements` f32 values, in double. The sum is computed as 32
+ * partial sums in a fixed order (R13), so the bits are the same with each instruction set. Pointers
+ * need no alignment. */
 double reduce_products(enum reduce_set set, const float *a, const float *b, size_t elements);
 
 #endif

@@ -64,7 +64,7 @@ inline_always void store_f16(void *at, vec v)
     u32_vec bits = (u32_vec)v, sign = bits >> 16 & 0x8000, size = bits & 0x7fffffff;
     u32_vec small = (u32_vec)((f32_vec)size + 0.5f) - 0x3f000000;
     u32_vec normal = (size - (112u << 23) + 0xfff + ((size >> 13) & 1)) >> 13;
-    /* signed, because comparing unsigned numbers is faster on no machine */
+    /* signed numbers: every instruction set compares them at least as fast as unsigned ones */
     i32_vec ordered = (i32_vec)size;
     vec is_small = (vec)(ordered < 0x38800000), is_large = (vec)(ordered >= 0x47800000);
     vec is_nan = (vec)(ordered > 0x7f800000);
@@ -125,7 +125,7 @@ inline_always vec divide_f64(vec sum, uint32_t n) { return (vec)((f64_vec)sum / 
 inline_always vec weigh_f32(vec v, float weight) { return (vec)((f32_vec)v * weight); }
 inline_always vec weigh_f64(vec v, float weight) { return (vec)((f64_vec)v * (double)weight); }
 
-/* Never called, because integers have no mean. */
+/* No kernel calls this function, because integers have no mean. */
 inline_always vec divide_i32(vec sum, uint32_t n) { return sum; }
 inline_always vec divide_i64(vec sum, uint32_t n) { return sum; }
 

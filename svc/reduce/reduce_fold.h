@@ -19,7 +19,8 @@ struct fold {
     void (*store)(void *at, vec v);
     vec (*combine)(vec have, vec next);
     vec (*divide)(vec sum, uint32_t n);
-    vec (*weigh)(vec v, float weight);                /* NULL: sources have no weights */
+    /* multiplies elements by the weight of their source; NULL: sources have no weights */
+    vec (*weigh)(vec v, float weight);
     size_t source_bytes, partial_bytes, target_bytes; /* bytes of an element */
 };
 
@@ -65,8 +66,8 @@ inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, 
         f->store((char *)to + v * step * f->target_bytes, sum[v]);
 }
 
-/* Reduces the last elements, which are less than a vector. They are copied to local arrays, so that
- * no byte beyond an end is accessed. */
+/* Reduces the last elements, which are less than a vector. The last elements are copied to local
+ * arrays, so that no byte beyond the end of an array is accessed. */
 inline_always void fold_rest(const struct fold *f, const struct reduce_pass *p, size_t at,
                              size_t elements, void *target)
 {
@@ -148,8 +149,8 @@ inline_always size_t stream_tiles(const struct fold *f, const struct reduce_pass
 }
 #endif
 
-/* Reduces through the cache: stores the result in the first target, then copies it to the
- * others. */
+/* Reduces through the cache: stores the result in the first target, then copies the result to the
+ * other targets. */
 inline_always void fold_to_all(const struct fold *f, const struct reduce_pass *p, size_t at,
                                size_t elements, bool copies)
 {

@@ -5,7 +5,7 @@
 #include "svc/reduce/reduce_fold.h"
 
 /* One block of the state. `parameters` and `moment`: values before the step. `new_parameters` and
- * `new_moment`: values after it. */
+ * `new_moment`: values after the step. */
 struct rule_block {
     const float *gradient, *parameters, *moment[UPDATE_MOMENTS_MAX];
     float *new_parameters, *new_moment[UPDATE_MOMENTS_MAX];
@@ -26,7 +26,7 @@ inline_always float decayed(const struct update_scalars *u, float gradient, floa
 }
 
 /* Scalars and pointers are copied to local variables, because the compiler cannot know that the
- * arrays do not overlap them. */
+ * arrays do not overlap the scalars. */
 static void apply_sgd(const struct update_scalars *scalars, const struct rule_block *block)
 {
     const struct update_scalars u = *scalars;
@@ -134,7 +134,8 @@ inline_always struct rule_block block_of(const struct update_state *state, size_
     return b;
 }
 
-/* Stores from a local block, because a vector may be longer than the rest. */
+/* Stores parameters from a local block, because a vector may be longer than the remaining
+ * elements. */
 inline_always void store_parameters(const struct rule *r, const struct reduce_pass *p, size_t at,
                                     const struct rule_block *b)
 {

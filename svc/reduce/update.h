@@ -22,7 +22,7 @@ enum update_rule {
 /* Settings of one round. A rule ignores the settings that it does not use. */
 struct update_settings {
     double rate, weight_decay;
-    double momentum, dampening;   /* for MOMENTUM, and for NESTEROV with dampening 0 */
+    double momentum, dampening;   /* for MOMENTUM; for NESTEROV dampening is 0 */
     double beta1, beta2, epsilon; /* for ADAM and ADAMW */
 };
 

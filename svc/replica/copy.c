@@ -1,6 +1,6 @@
-/* Memory for two states of a piece, used in turn. Each state is followed by a stamp that marks a
- * complete state. Owns this memory and the table of copies. Reads the stamps, never the states.
- * README: J1, J2. */
+/* Memory for two states of a piece, which are written alternately. Each state is followed by a
+ * stamp that marks a complete state. Owns this memory and the table of copies. Reads the stamps,
+ * never the states. README: J1, J2. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/system/cgroup.h"
@@ -49,7 +49,7 @@ static int create(struct kept_job *job, const struct holder_copy *spec)
     struct kept_copy *copy = error == 0 ? calloc(1, sizeof *copy) : NULL;
     if (!copy)
         return -ENOMEM;
-    list_init(&copy->unsaid);
+    list_init(&copy->unoffered);
     copy->piece = spec->piece;
     copy->bytes = spec->bytes;
     error = cgroup_memory_fits(&group, 2 * half_bytes(copy)) ? 0 : -ENOSPC;
@@ -88,29 +88,29 @@ void kept_copy_wipe(struct kept_copy *copy)
 
 void kept_copy_free(struct kept_job *job, struct kept_copy *copy)
 {
-    list_remove(&copy->unsaid);
+    list_remove(&copy->unoffered);
     job->copies[copy->piece] = NULL;
     slabs_free(&job->slabs, copy->memory);
     free(copy);
 }
 
 void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy,
-                        struct record_backup *ret_told)
+                        struct record_backup *ret_offer)
 {
     struct slab_place place;
     slabs_find(&job->slabs, copy->memory, 2 * half_bytes(copy), &place);
-    *ret_told = (struct record_backup){.kind = RECORD_BACKUP,
-                                       .piece = copy->piece,
-                                       .region = place.region,
-                                       .note = copy->note,
-                                       .offset = {place.offset, place.offset + half_bytes(copy)},
-                                       .since = RECORD_ROUND_NONE};
+    *ret_offer = (struct record_backup){.kind = RECORD_BACKUP,
+                                        .piece = copy->piece,
+                                        .region = place.region,
+                                        .note = copy->note,
+                                        .offset = {place.offset, place.offset + half_bytes(copy)},
+                                        .since = RECORD_ROUND_NONE};
     for (int half = 0; half < 2; half++) {
         struct record_stamp stamp;
         memcpy(&stamp, stamp_at(copy, half), sizeof stamp);
         bool is_sound = stamp.round <= RECORD_ROUND_MOST && (int)(stamp.round & 1) == half;
-        ret_told->rounds[half] = is_sound ? stamp.round : 0;
-        ret_told->steps[half] = is_sound ? stamp.steps : 0;
-        ret_told->ranks[half] = is_sound ? stamp.ranks : 0;
+        ret_offer->rounds[half] = is_sound ? stamp.round : 0;
+        ret_offer->steps[half] = is_sound ? stamp.steps : 0;
+        ret_offer->ranks[half] = is_sound ? stamp.ranks : 0;
     }
 }

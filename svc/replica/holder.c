@@ -120,7 +120,9 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Called once after all copies in a message, so that one ticket is requested for all of them. */
+/* Requests a ticket for the lane, or sends the offers if the lane is connected. holder_keep() calls
+ * this function once for all copies in a message, so that one ticket is requested for these
+ * copies. */
 static void open_link(struct holder_link *l)
 {
     if (l->state == LINK_CLOSING)
@@ -262,7 +264,7 @@ void holder_ask_again(struct holder *k)
         struct kept_job *job = list_entry(node, struct kept_job, node);
         list_for_each_entry (struct holder_link, l, &job->links, node) {
             l->is_asked = false;
-            if (l->state == LINK_IDLE) /* the lane may have returned, or its job may have ended */
+            if (l->state == LINK_IDLE) /* the lane may have restarted, or its job may have ended */
                 holder_link_ask(l, 0);
         }
     }

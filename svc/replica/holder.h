@@ -36,7 +36,7 @@ struct holder_copy {
      * piece */
     uint32_t lost_epoch;
     uint64_t bytes; /* length of one state; memory for two is allocated */
-    bool begins;    /* a state that is already stored here is invalid */
+    bool begins;    /* the replica is a new one: a state that is already stored here is invalid */
 };
 
 /* Stores copies of pieces that `lane` serves now: connects to the lane if necessary, and offers
@@ -58,7 +58,8 @@ struct holder_ask {
 bool holder_next_ask(struct holder *k, struct holder_ask *ret_ask);
 /* Returns the timeout for poll() until there may be a request. */
 int holder_timeout_ms(struct holder *k);
-/* Makes requests without an answer due again, because the coordinator was restarted or away. */
+/* Makes requests without an answer due again, because the coordinator was restarted or could not be
+ * reached. */
 void holder_ask_again(struct holder *k);
 /* Passes the answer to a request. `code` 0: the holder connects with the ticket, over shared memory
  * if possible, otherwise over the network. -EAGAIN: the holder repeats the request later. -ENOENT:

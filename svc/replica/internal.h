@@ -22,10 +22,10 @@ struct kept_job {
     uint32_t id;
     char name[HOLDER_NAME_BYTES];
     struct slabs slabs;
-    struct kept_copy **copies; /* by the number of the piece; NULL: no copy */
+    struct kept_copy **copies; /* copies; the index is the number of the piece; NULL: no copy */
     size_t copies_room;
     struct list links;
-    bool is_over; /* freed when the last connection has closed */
+    bool is_over; /* the job has ended, and is freed when its last connection has closed */
 };
 
 enum holder_link_state {
@@ -45,29 +45,31 @@ struct holder_link {
     struct fabric_conn *conn;
     bool is_ofi;         /* the connection uses the network */
     bool wants_ofi;      /* the last attempt over shared memory has failed */
-    bool wants_open;     /* opened again after it has closed */
-    uint32_t lent;       /* slabs 0 to lent-1 are lent on this connection */
+    bool wants_open;     /* the link is opened again after its connection has closed */
+    uint32_t lent;       /* the lane can write to slabs 0 to lent-1 by this connection */
     uint32_t copies;     /* number of stored copies of the lane's pieces */
     uint32_t failures;   /* number of consecutive failed connections */
     bool is_asked;       /* the request for a ticket was sent and is not answered yet */
     uint64_t ask_at_ns;  /* earliest time of the request */
     uint64_t open_by_ns; /* in state LINK_CONNECTING: deadline of the attempt */
     uint64_t opened_ns;
-    struct list unsaid; /* copies (copy.unsaid) that are still to be offered to the lane */
+    struct list unoffered; /* copies (copy.unoffered) that are still to be offered to the lane */
 };
 
 /* Memory for two states of a piece, each followed by its stamp. */
 struct kept_copy {
-    struct list unsaid; /* node in link.unsaid while the copy is to be offered to the lane */
+    struct list unoffered; /* node in link.unoffered while the copy is to be offered to the lane */
     uint32_t piece, epoch;
     uint32_t note;  /* number of assignments to a lane; identifies the offer */
     uint64_t bytes; /* length of one state */
     char *memory;
     struct holder_link *link;  /* link to the lane that serves the piece */
     struct holder_link *fence; /* link to a former lane that may still write; NULL: none */
-    bool is_kept;              /* false: the memory is freed when the lane's connection has ended */
-    bool begins;  /* the stored states are invalid, and are wiped once no lane can write to them */
-    bool is_told; /* the copy was offered on this connection, so the lane may write to it */
+    /* whether the copy is still stored; otherwise its memory is freed when the lane's connection
+     * has ended */
+    bool is_kept;
+    bool begins; /* the stored states are invalid, and are wiped once no lane can write to them */
+    bool is_offered; /* the copy was offered on this connection, so the lane may write to it */
 };
 
 /* copy.c: finds a copy. Returns NULL if there is none. */
@@ -81,7 +83,7 @@ void kept_copy_free(struct kept_job *job, struct kept_copy *copy);
 void kept_copy_wipe(struct kept_copy *copy);
 /* Fills in the offer for the copy's lane, from the stamps. */
 void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy,
-                        struct record_backup *ret_told);
+                        struct record_backup *ret_offer);
 
 /* link.c: finds or creates the link. Returns NULL if memory is missing. */
 struct holder_link *holder_link_get(struct kept_job *job, uint32_t lane);
@@ -97,7 +99,8 @@ void holder_link_ask(struct holder_link *l, uint64_t delay_ns);
 uint64_t holder_link_due_ns(const struct holder_link *l);
 /* Ends an attempt to connect that took too long. */
 void holder_link_give_up(struct holder_link *l);
-/* Lends memory and sends offers while the send queue has room. */
+/* Makes memory accessible to the lane, and sends offers of copies, while the send queue has
+ * room. */
 void holder_link_flush(struct holder_link *l);
 /* Closes the link. Without a connection, the link and its dropped copies are freed at once. */
 void holder_link_end(struct holder_link *l);

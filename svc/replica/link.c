@@ -1,6 +1,6 @@
-/* Connections to the lanes whose states are stored: tickets, transports, lent memory, offers.
- * Attempts are repeated while tickets arrive. A copy is never offered to a lane while a former lane
- * may still write to it (the fence, W5). README: J3 to J5. */
+/* Connections to the lanes whose states are stored: tickets, transports, memory that lanes may
+ * write to, offers of copies. Attempts are repeated while tickets arrive. A copy is never offered
+ * to a lane while a former lane may still write to it (the fence, W5). README: J3 to J5. */
 #include "svc/replica/internal.h"
 
 #include "svc/base/clock.h"
@@ -25,7 +25,7 @@ static bool lend_all(struct holder_link *l)
     while (l->lent < slabs->count) {
         int error = fabric_lend(l->conn, &slabs->slab[l->lent].region, l->lent);
         if (error < 0 && error != -EAGAIN && error != -ECONNRESET) {
-            log_warn("job '%s': this replica holder cannot lend memory to lane %u: %s",
+            log_warn("job '%s': this replica holder cannot give its memory to lane %u: %s",
                      l->job->name, l->lane, err_text(error));
             fabric_leave(l->conn);
         }
@@ -38,14 +38,14 @@ static bool lend_all(struct holder_link *l)
 
 /* Sends the offer of a copy. No lane can write to the copy at this time (J2): former lanes are
  * fenced, and this lane has received no offer on this connection. */
-static int tell(struct holder_link *l, struct kept_copy *copy)
+static int offer_send(struct holder_link *l, struct kept_copy *copy)
 {
-    struct record_backup told;
+    struct record_backup offer;
     if (copy->begins)
         kept_copy_wipe(copy);
-    kept_copy_describe(l->job, copy, &told);
-    int error = fabric_send(l->conn, &told, sizeof told, NULL, 0);
-    copy->is_told |= error == 0;
+    kept_copy_describe(l->job, copy, &offer);
+    int error = fabric_send(l->conn, &offer, sizeof offer, NULL, 0);
+    copy->is_offered |= error == 0;
     return error;
 }
 
@@ -53,19 +53,19 @@ void holder_link_flush(struct holder_link *l)
 {
     if (l->state != LINK_OPEN || !lend_all(l))
         return;
-    list_for_each_safe_entry (struct kept_copy, copy, &l->unsaid, unsaid) {
+    list_for_each_safe_entry (struct kept_copy, copy, &l->unoffered, unoffered) {
         if (copy->fence)
             continue;
-        if (tell(l, copy) < 0)
-            return; /* a ROOM or CLOSED event follows */
-        list_remove(&copy->unsaid);
+        if (offer_send(l, copy) < 0)
+            return; /* the remaining offers follow after the next ROOM or CLOSED event */
+        list_remove(&copy->unoffered);
     }
 }
 
-static void say_again(struct kept_copy *copy)
+static void offer_again(struct kept_copy *copy)
 {
-    list_remove(&copy->unsaid);
-    list_append(&copy->link->unsaid, &copy->unsaid);
+    list_remove(&copy->unoffered);
+    list_append(&copy->link->unoffered, &copy->unoffered);
 }
 
 /* ---- tickets ---- */
@@ -157,7 +157,7 @@ struct holder_link *holder_link_get(struct kept_job *job, uint32_t lane)
         return NULL;
     l->job = job;
     l->lane = lane;
-    list_init(&l->unsaid);
+    list_init(&l->unoffered);
     list_append(&job->links, &l->node);
     return l;
 }
@@ -222,7 +222,7 @@ void holder_link_end(struct holder_link *l)
 
 static void leave(struct kept_copy *copy)
 {
-    list_remove(&copy->unsaid);
+    list_remove(&copy->unoffered);
     copy->link->copies--;
     copy->is_kept = false;
 }
@@ -239,9 +239,9 @@ void holder_link_drop(struct kept_copy *copy)
 }
 
 /* Fences a former lane before the copy is offered to another lane. A lane that has released the
- * piece has finished writing. A lost lane may be alive, so its connection is fenced. A lane with
- * another holder may have operations posted; it receives the offers of its remaining copies again
- * on its next connection. */
+ * piece has finished writing. A lost lane may be alive, so its connection is fenced. A lane whose
+ * copy was dropped here may still have posted operations, so its connection is closed, too. On its
+ * next connection that lane receives the offers of its remaining copies again. */
 static void fence(struct kept_copy *copy, struct holder_link *former, bool was_kept)
 {
     copy->fence = former;
@@ -249,11 +249,11 @@ static void fence(struct kept_copy *copy, struct holder_link *former, bool was_k
     former->wants_open = former->copies > 0;
 }
 
-/* Makes a lane that may still write to a copy reconnect, because the copy begins again. The lane
- * receives the new offer after it has detected the end of this connection. */
+/* Closes the connection of a lane that may still write to a copy, because the copy begins again.
+ * The lane receives the new offer after it has detected the end of this connection. */
 static void begin_anew(struct holder_link *l, const struct kept_copy *copy)
 {
-    if (copy->begins && copy->is_told && l->state == LINK_OPEN)
+    if (copy->begins && copy->is_offered && l->state == LINK_OPEN)
         close_link(l, fabric_leave);
 }
 
@@ -265,13 +265,13 @@ void holder_link_take(struct holder_link *l, struct kept_copy *copy, bool has_le
         leave(copy);
     if (former && former != l && former->conn && !copy->fence && !(was_kept && has_let_go))
         fence(copy, former, was_kept);
-    copy->is_told &= former == l;
+    copy->is_offered &= former == l;
     begin_anew(l, copy);
     copy->link = l;
     copy->is_kept = true;
     copy->note++;
     l->copies++;
-    say_again(copy);
+    offer_again(copy);
     if (former && former != l && former->copies == 0 && !is_fence(former))
         holder_link_end(former);
 }
@@ -301,14 +301,14 @@ static void lift_fences(struct holder_link *l)
 }
 
 /* Sends all offers again, because they became invalid with the connection. */
-static void tell_all_again(struct holder_link *l)
+static void offer_all_again(struct holder_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
         struct kept_copy *copy = l->job->copies[i];
         if (!copy || copy->link != l || !copy->is_kept)
             continue;
-        copy->is_told = false;
-        say_again(copy);
+        copy->is_offered = false;
+        offer_again(copy);
     }
 }
 
@@ -330,7 +330,7 @@ static void closed(struct holder_link *l)
     l->lent = 0;
     l->state = LINK_IDLE;
     free_copies(l);
-    tell_all_again(l);
+    offer_all_again(l);
     lift_fences(l);
     if (l->copies == 0 || job->is_over)
         holder_link_end(l);
@@ -343,15 +343,15 @@ static void closed(struct holder_link *l)
     kept_job_release(job);
 }
 
-/* Called when the lane has another holder for the piece. The last writes of the lane arrived before
- * this record. */
-static void released(struct holder_link *l, const struct record_backed *told)
+/* Drops the copy of a piece for which the lane has another holder. The last writes of the lane
+ * arrived before this record. */
+static void released(struct holder_link *l, const struct record_backed *release)
 {
-    struct kept_copy *copy = kept_copy_find(l->job, told->piece);
-    bool is_meant = copy && copy->is_kept && copy->link == l && copy->note == told->note;
-    if (told->round != RECORD_ROUND_NONE || !is_meant)
+    struct kept_copy *copy = kept_copy_find(l->job, release->piece);
+    bool is_meant = copy && copy->is_kept && copy->link == l && copy->note == release->note;
+    if (release->round != RECORD_ROUND_NONE || !is_meant)
         return;
-    copy->is_told = false;
+    copy->is_offered = false;
     holder_link_drop(copy);
 }
 

@@ -42,7 +42,8 @@ struct state_file {
 int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
                      struct state_file *ret_file, struct err *err);
 /* Opens the file and reads its index. The caller closes it with state_file_close(). Returns 0 or an
- * error with a text: of open(2), of state_index_read(), or -EINVAL if it is no regular file. */
+ * error with a text: of open(2), of state_index_read(), or -EINVAL if the path is no regular
+ * file. */
 int state_file_open(const char *path, struct state_file *ret_file, struct err *err);
 void state_file_close(struct state_file *f);
 /* Finds a tensor. Returns NULL if the file does not have it. */

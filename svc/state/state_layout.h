@@ -4,7 +4,7 @@
 
 #include <stdint.h>
 
-#define STATE_MAGIC "GPSTATE" /* with the terminating zero */
+#define STATE_MAGIC "GPSTATE" /* first bytes of the file, with the terminating zero */
 #define STATE_ALIGN UINT64_C(64)
 
 struct state_header {

@@ -15,7 +15,7 @@ struct state_writer {
 /* Begins a file for `path`, or for the target if `path` is a symbolic link. Until it is complete
  * the file has no name, or a temporary one in the same folder. Tensors are sorted by name. The
  * array is copied, but the caller still owns the names. The fields steps, round, offset and sum are
- * ignored. Returns 0 or an error with a text; afterwards no other function of the writer may be
+ * ignored. Returns 0 or an error with a text. After an error no other function of the writer may be
  * called. -EINVAL: wrong order, an impossible tensor, an empty path, or a target that is no regular
  * file. Other errors are those of open(2). */
 int state_write_begin(const char *path, const struct state_tensor *tensors, size_t count,

@@ -117,8 +117,8 @@ static int check_header(const struct table_header *h, uint64_t file_bytes, struc
         return table_damaged(err, "its header has changed");
     if (h->file_bytes != file_bytes)
         return err_set(err, -EBADMSG,
-                       "a damaged file of a table: %" PRIu64 " bytes, but %" PRIu64
-                       " were written; copy the file again",
+                       "a damaged file of a table: the file has %" PRIu64
+                       " bytes, but its writer wrote %" PRIu64 "; copy the file again",
                        file_bytes, h->file_bytes);
     return check_rows(h, err);
 }

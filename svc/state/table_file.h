@@ -8,11 +8,13 @@
 #include <stddef.h>
 
 #define TABLE_FILE_VERSION 1
-#define TABLE_FILE_PART_BYTES_MAX (1u << 20) /* of rows that are read or written at once */
-#define TABLE_FILE_PART_ROWS_MAX 8192u       /* the same */
+/* maximum bytes of rows that are read or written at once */
+#define TABLE_FILE_PART_BYTES_MAX (1u << 20)
+#define TABLE_FILE_PART_ROWS_MAX 8192u /* maximum rows that are read or written at once */
 #define TABLE_FILE_STEPS_MAX (UINT64_C(1) << 48)
 
-/* Describes the rows. Of the terms the file has dim, dtype, rule and initial values. */
+/* Describes the rows of a file. The file has only these terms: dim, dtype, rule and initial
+ * values. */
 struct table_file_head {
     struct table_terms terms;
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
@@ -23,8 +25,9 @@ struct table_file_head {
 
 /* Returns the bytes of a row: key, values, moments. The terms are valid. */
 size_t table_file_row_bytes(const struct table_terms *terms);
-/* Returns 0, or -EINVAL with a text that names both values if the rows of the file do not fit into
- * a table with these terms, or if the rows that the file lacks would have other values. */
+/* Checks whether the rows of the file fit into a table with these terms. Returns 0, or -EINVAL with
+ * a text that names the different values. Initial values must be equal, too, because rows that are
+ * missing in the file get them. */
 int table_file_match(const struct table_file_head *head, const struct table_terms *terms,
                      const char *table, struct err *err);
 
@@ -32,7 +35,8 @@ struct table_file {
     int fd;
     struct table_file_head head;
     size_t row_bytes;
-    uint64_t file_bytes, offset, rows; /* position of the next part; rows before it */
+    /* offset: position of the next part; rows: number of rows before this part */
+    uint64_t file_bytes, offset, rows;
 };
 /* Open a file and read its head. `fd` is owned by the result after success. The caller ends it with
  * table_file_close(). Return 0 or an error with a text: of open(2); -EBADMSG: not a table, or a

@@ -6,7 +6,7 @@
 #include "svc/state/state_file.h"
 #include "svc/wire/table/table_terms.h"
 
-#define TABLE_MAGIC "GPTABLE" /* with the terminating zero */
+#define TABLE_MAGIC "GPTABLE" /* first bytes of the file, with the terminating zero */
 
 struct table_header {
     char magic[8];
@@ -24,7 +24,7 @@ _Static_assert(sizeof(struct table_header) == 344, "no holes");
 
 /* Head of a part, followed by its rows. */
 struct table_part {
-    uint32_t rows;     /* not 0 */
+    uint32_t rows;     /* number of rows, not 0 */
     uint32_t reserved; /* must be 0 */
     uint64_t first;    /* number of rows in all parts before */
     uint64_t sum;      /* table_part_sum() */

@@ -1,4 +1,4 @@
-/* Writes the header last, because only the end knows the number of rows. README: D1, D4. */
+/* Writes the header last, because the number of rows is known only at the end. README: D1, D4. */
 #include "svc/state/table_write.h"
 
 #include "svc/state/table_layout.h"

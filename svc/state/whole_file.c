@@ -174,7 +174,8 @@ static int give_name(struct whole_file *w)
 {
     char self[32];
     snprintf(self, sizeof self, "/proc/self/fd/%d", w->fd);
-    unlink(w->temporary); /* left by an earlier process with the same process number */
+    /* the file may be left from an earlier process with the same process number */
+    unlink(w->temporary);
     if (linkat(AT_FDCWD, self, AT_FDCWD, w->temporary, AT_SYMLINK_FOLLOW) < 0)
         return -errno;
     w->is_nameless = false;

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 struct whole_file {
-    int fd;           /* -1: no file */
+    int fd;           /* descriptor of the file; -1: no file */
     const char *what; /* kind of the file in texts, such as "snapshot" */
     char *path, *temporary;
     bool is_nameless; /* the file has no name until it is complete */
@@ -17,8 +17,8 @@ struct whole_file {
 
 /* Begins a file for `path`, or for the target if `path` is a symbolic link. Until it is complete
  * the file has no name, or a temporary one in the same folder. `what` must stay valid. Returns 0 or
- * an error with a text; afterwards no other function may be called. -EINVAL: an empty path, or a
- * target that is no regular file. Other errors are those of open(2). */
+ * an error with a text. After an error no other function may be called for this file. -EINVAL: an
+ * empty path, or a target that is no regular file. Other errors are those of open(2). */
 int whole_file_begin(const char *what, const char *path, struct whole_file *ret_file,
                      struct err *err);
 /* Writes bytes at an offset. Returns 0 or a negative errno with a text. */

@@ -29,8 +29,8 @@ void timeline_file_begin(struct timeline_file *f, const char *job, uint64_t begu
 /* Adds a batch in one write. If the write fails, the file is restored to its last state, and
  * nothing more is written. */
 void timeline_file_add(struct timeline_file *f, const Gradpool__Wire__TimelineNext *next);
-/* Returns 0 or the first error (-ENOSPC or another one, never -EINVAL). The text says which rounds
- * are in the file. */
+/* Returns 0 or the first error (-ENOSPC or another one, never -EINVAL). The text contains the
+ * number of rounds in the file. */
 int timeline_file_check(const struct timeline_file *f, struct err *err);
 /* Returns the descriptor, for a process that forks. */
 int timeline_file_fd(const struct timeline_file *f);

@@ -22,7 +22,7 @@ struct picture {
 char *picture_escape(const char *text);
 /* Writes the events of a batch to pic->out. */
 void picture_add(struct picture *pic, const Gradpool__Wire__TimelineNext *next);
-/* Sets totals.failure from the first worker or aggregator that does not record. */
+/* Copies the failure of the first worker or aggregator that does not record to totals.failure. */
 void picture_name_failure(struct picture *pic);
 void picture_fini(struct picture *pic);
 

@@ -13,7 +13,7 @@ struct view_check {
     const char *name;
     enum view_verdict verdict;
     char text[VIEW_CHECK_BYTES];   /* result of the check */
-    char advice[VIEW_CHECK_BYTES]; /* "": none */
+    char advice[VIEW_CHECK_BYTES]; /* advice for the operator; "": none */
 };
 
 struct view_checks {

@@ -12,7 +12,7 @@ struct view_figure {
     const char *name;  /* key in the last line of the benchmark's output */
     const char *title; /* title for readers */
     double value;      /* NAN: unknown */
-    bool is_ratio;     /* shown in percent */
+    bool is_ratio;     /* whether the value is shown in percent */
 };
 
 struct view_run_job {
@@ -20,7 +20,7 @@ struct view_run_job {
     uint32_t workers;
     /* period of a round: alone; with dedicated servers; in the service. NAN: unknown */
     double alone_s, dedicated_s, shared_s;
-    double loss, predicted_loss; /* 0 to 1; NAN: unknown */
+    double loss, predicted_loss; /* measured and predicted loss, 0 to 1; NAN: unknown */
 };
 
 struct view_run {
@@ -33,7 +33,7 @@ struct view_run {
     size_t moments_count;
     const double *losses; /* loss of every job */
     size_t losses_count;
-    const struct view_run_job *jobs; /* jobs that have their own row */
+    const struct view_run_job *jobs; /* jobs that the report shows in rows of their own */
     size_t jobs_count;
     const struct view_event *events;
     size_t events_count;

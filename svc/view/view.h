@@ -10,7 +10,7 @@
 
 struct view_use {
     uint64_t heap_bytes;       /* memory of the service that the job uses */
-    uint64_t registered_bytes; /* memory that workers lend to the service */
+    uint64_t registered_bytes; /* memory of workers that the service may access */
     uint64_t busy_ns;          /* CPU time of lanes */
     uint64_t pushed_bytes;     /* received bytes of gradients */
     uint64_t rounds;
@@ -34,7 +34,7 @@ struct view_rate {
 
 /* Sums over a job's measured tensors, for their newest round. */
 struct view_measured {
-    uint64_t round; /* 0: no tensor is measured */
+    uint64_t round; /* newest measured round; 0: no tensor is measured */
     uint32_t inputs, losses;
     double input_squares, result_squares, loss_sum;
 };
@@ -73,7 +73,7 @@ struct view_aggregator {
 
 /* An event with its reason: a lane has opened or parked, or tasks have moved. */
 struct view_event {
-    double at_s; /* on the clock of uptime_ns, or since the beginning of a run */
+    double at_s; /* seconds since the start of the coordinator, or of a run */
     const char *kind, *text;
 };
 
@@ -94,13 +94,13 @@ struct view_status {
     uint64_t uptime_ns, cpu_ns, incarnation;
     struct view_aggregator *aggregators;
     size_t aggregators_count;
-    struct view_event *events; /* newest last; all that the coordinator stores */
+    struct view_event *events; /* all events that the coordinator stores, the newest last */
     size_t events_count;
     struct view_fact *settings;
     size_t settings_count;
-    struct view_payer *payers; /* for operators only */
+    struct view_payer *payers; /* CPU time of each tenant; only operators get this list */
     size_t payers_count;
-    bool own_only; /* true: jobs of other tenants are in no list and no sum */
+    bool own_only; /* whether lists and sums contain only jobs of the requesting tenant */
 };
 
 struct view_worker {
@@ -111,7 +111,7 @@ struct view_worker {
 /* Reasons of a close: all ranks are there, gain, moment, absence of a rank, replay. */
 #define VIEW_REASONS 5
 
-/* Rounds with a gradient of the rank, and rounds that dropped it. */
+/* Numbers of rounds with a gradient of the rank, and of rounds that dropped the rank's gradient. */
 struct view_counts_rank {
     uint32_t rank;
     uint64_t counted, dropped;
@@ -123,7 +123,7 @@ struct view_counts {
     uint64_t rounds, gradients;
     uint64_t reasons[VIEW_REASONS];
     size_t ranks_count;
-    struct view_counts_rank ranks[]; /* by rank; without ranks that were in no round */
+    struct view_counts_rank ranks[]; /* sorted by rank; ranks that were in no round are left out */
 };
 
 /* A table of keyed rows. Counts are sums over its lanes. */
@@ -144,20 +144,22 @@ struct view_tables {
 };
 
 struct view_stage {
-    const char *name, *choice; /* name "": all ranks work; choice of the number of workers */
+    /* name "": between stages, all ranks work; choice: how the number of workers was chosen */
+    const char *name, *choice;
     uint64_t number;
     uint32_t workers;
-    uint64_t age_ns, hand_over_ns; /* since its begin; from the end of the former stage to it */
+    /* time since the start of this stage; time from the end of the former stage to this start */
+    uint64_t age_ns, hand_over_ns;
 };
 
 struct view_limit {
     const char *name; /* such as "job-tensors" */
     uint64_t used, most;
-    bool is_own; /* limit of the tenant, not of the service */
+    bool is_own; /* whether the limit was set for this tenant; otherwise for all tenants */
 };
 
 struct view_job {
-    const char *tenant; /* "": a job without a key */
+    const char *tenant; /* tenant of the job; "": a job without a key */
     const char *job, *state, *failure, *waits_for;
     uint32_t job_id, workers, tensors, tasks, epoch;
     uint64_t tensor_bytes;
@@ -176,7 +178,7 @@ struct view_job {
     const char *durability;                      /* "none", "replica" or "worker"; NULL: unknown */
     struct view_rate rate;
     double cores_allocated;     /* sum of the job's shares of its lanes, in cores */
-    struct view_worker *ranks;  /* the last has no node */
+    struct view_worker *ranks;  /* array that ends with an entry without a node */
     uint64_t control_ns;        /* CPU time that the coordinator has spent on the job's workers */
     struct view_limit *limits;  /* limits of the job and of its tenant; the last has no name */
     struct view_counts *counts; /* NULL: the job has no backup workers, or has closed no round */
@@ -188,12 +190,12 @@ struct view_job {
 struct view_site {
     const char *site;
     uint32_t slots;
-    uint32_t held, leaving;  /* slots of workers that stay; that leave */
+    uint32_t held, leaving;  /* slots of workers that stay; slots of workers that are leaving */
     uint32_t pools, waiting; /* connected pools; jobs in the queue */
     uint64_t grown, shrunk;  /* resizes of jobs since the start of the coordinator */
 };
 
-/* A job whose workers a pool starts. It may have no worker yet. */
+/* A job whose workers are started by a pool. The job may have no worker yet. */
 struct view_pool_job {
     const char *tenant, *job, *site, *state;
     const char *decision; /* last decision of the scheduler, with both speeds */
@@ -230,7 +232,7 @@ struct view_moment {
 struct view_tenant {
     const char *tenant, *role, *state;
     uint64_t added_s;        /* seconds since 1970 */
-    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
+    uint32_t loss_limit_ppm; /* loss limit in millionths; 0: no limit */
     uint32_t jobs, connections;
     /* CPU time that the coordinator has spent on the tenant's requests */
     uint64_t cpu_ns;

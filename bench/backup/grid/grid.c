@@ -33,8 +33,8 @@ static const char *const rules[] = {
     "adasync:2",          "adasync:4",
 };
 
-/* Expected results, computed by an independent program. For the digits problems that program
- * read scikit-learn's digits. */
+/* Expected results, computed by an independent program. For the problems with digits, that program
+ * used scikit-learn's digits. */
 static const struct grid_check checks[] = {
     {"quadratic",
      "calm",

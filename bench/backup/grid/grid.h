@@ -27,7 +27,8 @@ struct grid_problem {
     double noise;                 /* standard deviation of a gradient's norm, for a quadratic */
     uint32_t batch;               /* number of samples in a gradient, for digits */
     double targets[GRID_TARGETS]; /* losses, in descending order */
-    uint32_t falls[2];            /* rounds at which the rate is multiplied by 0.3; 0: never */
+    /* rounds at which the learning rate is multiplied by 0.3; 0: never */
+    uint32_t falls[2];
 };
 
 enum times_kind {
@@ -45,7 +46,7 @@ enum times_kind {
 struct grid_times {
     char name[GRID_NAME_BYTES];
     enum times_kind kind;
-    double slower; /* factor of a slow rank, for HALF, DRIFT and ONE */
+    double slower; /* factor on the step times of a slow rank, for HALF, DRIFT and ONE */
 };
 
 struct grid_rule {
@@ -62,7 +63,7 @@ struct grid_check {
     char problem[GRID_NAME_BYTES], times[GRID_NAME_BYTES], rule[GRID_NAME_BYTES];
     enum straggler straggler;
     uint32_t rounds;
-    double k_mean, reached[GRID_TARGETS]; /* -1: not reached */
+    double k_mean, reached[GRID_TARGETS]; /* reached: time of each target; -1: not reached */
 };
 
 struct grid {
@@ -85,7 +86,7 @@ struct grid {
 
 /* The whole grid: 5 problems, 8 step times, 2 kinds of straggler, 4 targets. */
 void grid_whole(struct grid *ret_grid);
-/* Softmax regression with rate 2, for which no static k is good. */
+/* Softmax regression with learning rate 2, for which no static k is good. */
 void grid_fast_rate(struct grid *ret_grid);
 /* A part of the whole grid that runs for some seconds. */
 void grid_quick(struct grid *ret_grid);

@@ -148,7 +148,7 @@ static void read_rule(struct reader *r, const char *name)
         fail(r, "the rule \"%s\" is not known", name);
 }
 
-/* "static:K" with a list of k: adds one rule for each. */
+/* Reads the field "static:K", a list of numbers, and adds one static rule for each number. */
 static void read_rules_of(struct reader *r, const char *name, const json_t *list)
 {
     const char *mark = strstr(name, ":K");
@@ -197,7 +197,8 @@ static void read_straggler(struct reader *r, const char *name)
         fail(r, "the field \"stragglers\" is missing");
 }
 
-/* Removes the text up to `mark` from the front of `rest` and returns it; NULL: there is no mark. */
+/* Returns the text of `rest` before `mark`, and moves `rest` behind the mark; NULL: there is no
+ * mark. */
 static char *cut(char **rest, const char *mark)
 {
     char *piece = *rest, *end = strstr(piece, mark);

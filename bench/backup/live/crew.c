@@ -14,8 +14,8 @@
 
 #define RUN_NS (120 * NS_PER_S)
 
-/* Returns the digest that some rank has of the round; 0: no rank has the round. `ret_ranks`:
- * number of ranks that have the round. */
+/* Returns the digest of the parameters that one of the ranks has stored for the round; 0: no rank
+ * has the round. `ret_ranks`: number of ranks that have the round. */
 static uint64_t crew_digest(const struct crew_board *board, size_t round, unsigned *ret_ranks,
                             bool *ret_equal)
 {

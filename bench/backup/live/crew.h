@@ -15,15 +15,15 @@ struct crew_setting {
     const struct grid_times *times;
     const struct jitter *jitter;
     uint64_t seed, unit_ns; /* real time of a unit, which is about one gradient */
-    double target;          /* loss */
+    double target;          /* loss at which the run ends */
 };
 
 struct crew_result {
-    double seconds; /* from the first round to the target; NAN: not reached */
+    double seconds; /* time from the first round to the target; NAN: not reached */
     uint64_t rounds;
-    double k_mean;     /* gradients of a round */
-    double dropped;    /* share of all gradients */
-    uint64_t absence;  /* most rounds in a row without a gradient of some rank */
+    double k_mean;     /* mean number of gradients in a round */
+    double dropped;    /* mean part of the ranks whose gradient is missing in a round */
+    uint64_t absence;  /* largest number of consecutive rounds without a gradient of one rank */
     bool bits_equal;   /* parameters are equal on all ranks that have the same round */
     uint64_t compared; /* number of rounds that several ranks had */
 };

@@ -1,5 +1,5 @@
-/* The sum of all curvatures times squares is that of 200 dimensions. Losses and targets are
- * therefore those of the virtual bench. */
+/* Curvatures are scaled so that the loss at the start equals that of the quadratic of the virtual
+ * bench, which has 200 dimensions. Both benches therefore have the same losses and targets. */
 #include "bench/backup/live/crew_problem.h"
 
 #include "bench/sim/chance.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 
 #define CONDITION 500
-#define DIMENSIONS 200 /* of the virtual bench */
+#define DIMENSIONS 200 /* number of dimensions in the virtual bench */
 #define NOISE 4        /* standard deviation of the norm of a gradient */
 
 void crew_problem_init(struct crew_problem *p, uint64_t seed, uint32_t rank)
@@ -23,7 +23,7 @@ void crew_problem_start(float *ret_parameters)
         ret_parameters[i] = (float)sqrt((double)DIMENSIONS / CREW_FLOATS);
 }
 
-/* Returns two values of mean 0 and deviation 1, evenly distributed. */
+/* Returns two uniformly distributed values with mean 0 and standard deviation 1. */
 static void crew_problem_noise(uint64_t *batches, float ret_noise[2])
 {
     uint64_t bits = chance_next(batches);

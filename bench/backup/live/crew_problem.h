@@ -8,7 +8,7 @@
 
 #define CREW_TENSORS 4
 #define CREW_TENSOR_FLOATS 16384
-#define CREW_FLOATS (CREW_TENSORS * CREW_TENSOR_FLOATS) /* 256 KiB */
+#define CREW_FLOATS (CREW_TENSORS * CREW_TENSOR_FLOATS) /* number of parameters (256 KiB) */
 #define CREW_RATE 0.3f
 
 struct crew_problem {

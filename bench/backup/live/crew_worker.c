@@ -1,5 +1,5 @@
-/* The script of a worker. The time of a gradient is its computation and a sleep, from the moment
- * when the rank has new parameters. Rank 0, which is never slow, evaluates the loss. */
+/* The script of a worker. The time of a gradient begins when the rank has new parameters, and
+ * consists of the computation and a sleep. Rank 0, which is never slow, evaluates the loss. */
 #include "bench/backup/live/crew_worker.h"
 
 #include "bench/sim/chance.h"
@@ -12,8 +12,9 @@
 #include <string.h>
 #include <time.h>
 
-#define SMOOTHED 3     /* evaluations at or below the target, one after the other */
-#define STOP_MARGIN 20 /* no rank is so many rounds ahead of rank 0 when it reaches the target */
+/* number of consecutive evaluations at or below the target that end the run */
+#define SMOOTHED 3
+#define STOP_MARGIN 20 /* when rank 0 reaches the target, no rank is this many rounds ahead */
 
 struct crew_worker {
     const struct crew_setting *setting;
@@ -26,7 +27,7 @@ struct crew_worker {
     gp_tensor *tensors[CREW_TENSORS];
     float *parameters, *gradient;
     uint64_t begun_ns;
-    unsigned below; /* evaluations at or below the target so far */
+    unsigned below; /* number of consecutive evaluations at or below the target so far */
     uint64_t absent;
 };
 
@@ -46,7 +47,8 @@ static gp_backup_spec worker_backup(const struct grid_rule *rule)
     return (gp_backup_spec){.rule = rules[rule->rule], .k = rule->k, .absence = UINT32_MAX};
 }
 
-/* `all` is a static k of all ranks, because a job without backup workers has no rounds to end. */
+/* For the rule `all` the job joins with a static k that is the number of ranks, because a job
+ * without backup workers counts no rounds, and the workers could not stop at one round. */
 static int worker_join(struct crew_worker *w)
 {
     const struct crew_setting *s = w->setting;
@@ -90,8 +92,8 @@ static int worker_declare(struct crew_worker *w)
     return 0;
 }
 
-/* Draws this rank's step times: the curve of the job is that of all ranks, the values are its
- * own. */
+/* Draws the step times of this rank. All ranks use the same distribution of the job, but different
+ * random numbers. */
 static void worker_durations(struct crew_worker *w)
 {
     const struct crew_setting *s = w->setting;

@@ -4,18 +4,20 @@
 
 #include "bench/backup/live/crew.h"
 
-/* Written by one worker, and read after its end. Index: number of the round. */
+/* Log of one worker, which is read after the worker's end. The arrays have the number of the round
+ * as index. */
 struct crew_log {
-    uint64_t digests[CREW_ROUNDS_MAX]; /* of the parameters; 0: the worker skipped the round */
-    uint8_t counted[CREW_ROUNDS_MAX];  /* gradients of the round; 0: unknown */
+    /* digests of the parameters; 0: the worker skipped the round */
+    uint64_t digests[CREW_ROUNDS_MAX];
+    uint8_t counted[CREW_ROUNDS_MAX]; /* number of gradients in the round; 0: unknown */
     uint64_t ends, dropped, absence, last;
-    float parameters[CREW_FLOATS]; /* of round `last` */
+    float parameters[CREW_FLOATS]; /* parameters after round `last` */
 };
 
 struct crew_board {
     /* All ranks stop at this round; 0: the target is not reached yet. */
     uint64_t stop_round;
-    double begun_s, reached_s; /* clock of rank 0; reached_s 0: not yet */
+    double begun_s, reached_s; /* times on rank 0: begin of the run; target reached (0: not yet) */
     uint64_t reached_round;
     struct crew_log logs[CREW_WORKERS];
 };

@@ -1,5 +1,5 @@
-/* The runs, their rows and bars. A run of all ranks comes first for each transport and step time,
- * because the other rules are compared with it. */
+/* Owns the live runs, and prints their rows and bars. For each transport and step time the rule
+ * `all` runs first, because the other rules are compared with this run. */
 #include "bench/backup/live/live_backup.h"
 
 #include "bench/backup/decisions.h"
@@ -15,7 +15,7 @@
 
 struct live_bar {
     enum times_kind times;
-    double most; /* time of `auto` over the time of all ranks, over TCP */
+    double most; /* bar: time of `auto` divided by time of the rule `all`, over TCP */
 };
 
 static const struct live_bar bars[] = {{TIMES_CALM, 1.02}, {TIMES_ONE, 0.4}, {TIMES_JITTER, 0.85}};
@@ -30,7 +30,7 @@ struct live_row {
 struct live_group {
     const char *transport;
     const struct grid_times *times;
-    double target, all_s; /* all_s: time of all ranks; NAN: not run */
+    double target, all_s; /* all_s: time of the rule `all` in seconds; NAN: not run */
     uint32_t best_static; /* k of the fastest run with a static k; 0: none has reached the target */
     struct live_row rows[GRID_RULES_MAX];
     size_t rows_count;
@@ -39,9 +39,10 @@ struct live_group {
 struct live_runs {
     const struct live_backup *live;
     struct service service;
-    struct decisions decisions; /* of `auto` with as many workers, in this process */
-    double ratios[BARS];        /* of `auto` over TCP; NAN: not measured */
-    int different;              /* runs in which parameters differ */
+    /* times of decisions of `auto` with the same number of workers, measured in this process */
+    struct decisions decisions;
+    double ratios[BARS]; /* values for the bars, of `auto` over TCP; NAN: not measured */
+    int different;       /* number of runs in which ranks had different parameters */
     unsigned jobs;
 };
 
@@ -175,7 +176,8 @@ static int live_run_all(struct live_runs *runs)
 
 /* ---- bars ---- */
 
-/* A short run is no measure, so its figures have no verdict. */
+/* Prints the figures and their bars. Figures of a quick run are not judged, because such a run is
+ * too short. */
 static void live_print_bars(const struct live_runs *runs)
 {
     static const char *const names[BARS] = {"auto_calm", "auto_one_slow", "auto_jitter"};
@@ -193,8 +195,8 @@ static void live_print_bars(const struct live_runs *runs)
             printf("%s{\"name\":\"%s\",\"value\":%.4g,\"most\":%.4g,\"holds\":%s}", separator,
                    names[i], ratio, bars[i].most, holds);
         else
-            printf("%s over all ranks, tcp: %.2f, bar %.2f, holds: %s\n", names[i], ratio,
-                   bars[i].most, holds);
+            printf("%s, time divided by time of `all`, tcp: %.2f, bar %.2f, holds: %s\n", names[i],
+                   ratio, bars[i].most, holds);
         separator = ",";
     }
     if (runs->live->is_json)

@@ -8,13 +8,14 @@
 struct live_backup {
     const struct grid *grid; /* step times and rules */
     const struct jitter *jitter;
-    const char *transport; /* NULL: both */
+    const char *transport; /* only transport that is used; NULL: both transports */
     uint64_t unit_ns;      /* real time of a unit, which is about one gradient */
     bool is_quick, is_json;
 };
 
-/* Runs everything and prints a row a run, then the figures with a bar. Returns the number of runs
- * in which workers had different parameters, or -errno, with a text on standard error. */
+/* Runs everything. Prints one row for each run, then the figures that have a bar. Returns the
+ * number of runs in which workers had different parameters, or -errno, with a text on standard
+ * error. */
 int live_backup_run(const struct live_backup *live);
 
 #endif

@@ -9,7 +9,7 @@
 #define DIGITS_PIXELS 64
 #define DIGITS_CLASSES 10
 
-/* Sorted by true class. */
+/* Images and their labels, sorted by the true class of the images. */
 struct digits {
     size_t count;
     float pixels[DIGITS_MAX][DIGITS_PIXELS]; /* values from 0 to 1 */

@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""Writes scikit-learn's digits as CSV: 64 pixels from 0 to 16 and the class, a line an image.
+"""Writes scikit-learn's digits as CSV: one line for each image, with 64 pixels from 0 to 16 and the
+class.
 
 Usage: digits.py FILE
 """

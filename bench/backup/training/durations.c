@@ -36,7 +36,7 @@ int jitter_read(const char *path, struct jitter *ret_jitter)
     while (r >= 0 && (r = table_next(&table)) > 0)
         r = row_read(&table, ret_jitter);
     if (r == 0 && ret_jitter->count == 0)
-        r = table_complain(&table, "expected a row for each job, there is none");
+        r = table_complain(&table, "expected a row for each job, but the file has none");
     if (r < 0)
         fprintf(stderr, "gradpool-bench: %s\n", table.error);
     table_close(&table);
@@ -58,8 +58,8 @@ static double between(double u, double from, double to, double low, double high)
     return low + (high - low) * (u - from) / (to - from);
 }
 
-/* Returns the coefficient of variation at time `t`; it is constant within a unit of time and equal
- * for all ranks. */
+/* Returns the coefficient of variation at time `t`; the coefficient is constant within a unit of
+ * time, and equal for all ranks. */
 static double variation_at(const struct durations *d, double t)
 {
     const struct jitter_row *row = &d->row;

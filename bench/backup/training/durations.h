@@ -28,7 +28,8 @@ struct durations {
     struct jitter_row row;
 };
 
-/* `jitter` has at least one row. The caller may free it after the call. */
+/* Starts the random stream of durations of all ranks. `jitter` has at least one row. The caller may
+ * free `jitter` after the call. */
 void durations_init(struct durations *durations, const struct grid_times *times, uint32_t workers,
                     uint64_t seed, const struct jitter *jitter);
 /* Returns the duration of a gradient that the rank begins at time `t`. */

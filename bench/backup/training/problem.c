@@ -14,7 +14,8 @@
 #define WEIGHT_SEED 4711
 #define MLP_LOSS_STRIDE 3 /* the loss is the mean over every third sample */
 
-/* Weights are sorted by input, so a sample adds rows. */
+/* Positions of biases and outputs in the array of parameters. The weights of one input are
+ * adjacent, so that a sample is added row by row. */
 #define SOFTMAX_BIASES (PIXELS * CLASSES)
 #define SOFTMAX_FLOATS (SOFTMAX_BIASES + CLASSES)
 #define MLP_BIASES (PIXELS * HIDDEN)
@@ -93,7 +94,8 @@ static void add_outer(const float *inputs, int count, const float *slopes, int w
     }
 }
 
-/* Replaces outputs by the derivative of the loss with respect to them; returns the loss. */
+/* Replaces each output by the derivative of the loss with respect to this output. Returns the
+ * loss. */
 static double cross_entropy(float *outputs, uint8_t label)
 {
     float most = outputs[0], sum = 0, wanted;

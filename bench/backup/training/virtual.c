@@ -11,8 +11,8 @@
 
 #define NS 1e9 /* nanoseconds of the rule's clock in a unit of time */
 #define EVALUATE_ROUNDS 4
-#define EVALUATIONS 3 /* number of evaluations in the mean that is compared with a target */
-#define DIVERGED 1000 /* a run with this multiple of the first loss has diverged */
+#define EVALUATIONS 3 /* the mean of this number of evaluations is compared with a target */
+#define DIVERGED 1000 /* a run whose loss is this multiple of its first loss has diverged */
 
 struct run {
     const struct virtual_setting *setting;

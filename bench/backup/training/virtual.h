@@ -32,7 +32,7 @@ struct virtual_result {
     double loss;      /* loss at the end of the run */
 };
 
-/* -ENOMEM; -EINVAL: the rule does not fit the number of workers. */
+/* Runs the training to its end. -ENOMEM; -EINVAL: the rule does not fit the number of workers. */
 int virtual_run(const struct virtual_setting *setting, struct virtual_result *ret_result);
 
 #endif

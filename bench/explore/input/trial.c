@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define TRIAL_KEEP 0.5      /* fraction of the trials that continue after a rung */
-#define TRIAL_REPORTS_MIN 4 /* with fewer reports at a rung every trial continues */
+#define TRIAL_REPORTS_MIN 4 /* number of reports at a rung below which every trial continues */
 #define TRIAL_BURST_S 60    /* a burst arrives within this time */
 #define TRIAL_STEPS_MIN 81
 

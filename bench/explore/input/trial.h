@@ -33,7 +33,7 @@ double trial_steps(const struct trial *trial);
 /* Asynchronous halving: at each rung the better half of the trials continues, compared with the
  * reports so far. */
 struct trial_search {
-    double *reports[TRIAL_RUNGS]; /* sorted */
+    double *reports[TRIAL_RUNGS]; /* reports at each rung, sorted */
     size_t counts[TRIAL_RUNGS];
 };
 

@@ -10,7 +10,8 @@ static int figures_compare(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the smallest value that is not exceeded by `part` of all values. Sorts the values. */
+/* Returns the smallest value such that at least the fraction `part` of all values is not larger.
+ * Sorts the values. */
 static double figures_percentile(double *values, size_t count, double part)
 {
     if (count == 0)

@@ -13,7 +13,7 @@
 enum fixed_rule {
     FIXED_FIFO,     /* jobs start in order of arrival; a job that does not fit blocks all later
                      * jobs */
-    FIXED_PRIORITY, /* FlexPS: angry jobs first; free slots are reserved for them */
+    FIXED_PRIORITY, /* FlexPS: angry jobs start first, and free slots are reserved for angry jobs */
     FIXED_GREEDY,   /* FlexPS: each pass starts every job that fits */
 };
 

@@ -47,7 +47,8 @@ struct site {
     struct site_trial *trials;
     size_t over;
     struct trial_search search;
-    struct scheduler *scheduler; /* NULL: fixed numbers of workers */
+    /* scheduler of the policy; NULL: the policy has fixed numbers of workers */
+    struct scheduler *scheduler;
     struct fixed_queue queue;
     uint32_t *started; /* buffer for the result of a pass */
     struct site_list pauses;
@@ -55,7 +56,7 @@ struct site {
     double resizes, lane_changes;
     double best;
     uint64_t best_ns;
-    /* inputs of the bounds */
+    /* longest times so far, which are inputs of the bounds (F7) */
     uint64_t quantum_ns, probe_ns, leave_ns;
     uint32_t rests_over;
 };
@@ -83,7 +84,7 @@ int orders_stop(struct site *site, struct site_trial *t, double seconds);
 void figures_of(struct site *site, struct world_figures *ret_figures);
 /* Updates the inputs of the bounds, after each event and before its actions. */
 void figures_watch(struct site *site);
-/* Return the bounds of the trial's wait and rest (F7), from the values so far. */
+/* Return the bounds of the trial's wait and rest (F7), computed from the longest times so far. */
 uint64_t figures_arrival_bound_ns(const struct site *site, const struct site_trial *t);
 uint64_t figures_rest_bound_ns(const struct site *site, const struct site_trial *t);
 

@@ -12,11 +12,12 @@
 struct world_policy {
     char name[WORLD_NAME_BYTES];
     bool is_fixed;
-    enum fixed_rule rule;             /* rule for jobs with a fixed number of workers */
-    uint32_t workers;                 /* fixed number of workers of each trial that is no stage */
-    struct scheduler_options options; /* options of the scheduler, without a fixed number */
-    bool preloads;                    /* workers start within `preload_start_s` */
-    double restart_s;                 /* pause of a restart at each change; 0: no restart */
+    enum fixed_rule rule; /* rule for jobs with a fixed number of workers */
+    uint32_t workers;     /* fixed number of workers of each trial that is no stage */
+    /* options of the scheduler, for policies without a fixed number of workers */
+    struct scheduler_options options;
+    bool preloads;    /* workers start within `preload_start_s` */
+    double restart_s; /* pause of a restart at each change; 0: no restart */
 };
 
 struct world_setting {
@@ -35,9 +36,10 @@ struct world_figures {
     double speed;
     double whole_speed; /* mean speed over the trials that ran all their steps */
     double makespan_s;
-    double slot_use;                 /* fraction of the slot time with a worker */
-    double best, best_s;             /* best report of a whole training, and its time */
-    double pause_p50_s, pause_max_s; /* pauses of jobs by changes */
+    double slot_use;     /* fraction of the slot time with a worker */
+    double best, best_s; /* best report of a whole training, and its time */
+    /* median and longest pause of a job because its workers changed */
+    double pause_p50_s, pause_max_s;
     double resizes, lane_changes;
     double stage_wait_mean_s, stage_wait_max_s;
     /* largest ratio of a wait to its bound (F7), over stages if the run has any; 0: no waits */
@@ -47,7 +49,8 @@ struct world_figures {
     double rests_over;
 };
 
-/* Returns a negative errno of the policy, or -EPROTO: an action that the site cannot apply. */
+/* Runs all trials to their ends. Returns 0, a negative errno of the policy, or -EPROTO: the policy
+ * made a decision that the site cannot apply. */
 int world_run(const struct world_setting *setting, struct world_figures *ret_figures);
 
 #endif

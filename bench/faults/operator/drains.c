@@ -1,5 +1,5 @@
-/* Drains aggregators and undoes the drains, in turn. Owns the running command. A failed command is
- * no fault, because a strike may have hit its process. */
+/* Alternately drains an aggregator and undoes the drain. Owns the running command. A failed command
+ * is no fault, because a strike may have hit its process. */
 #include "bench/faults/operator/drains.h"
 
 #include "bench/savings/look.h"
@@ -22,7 +22,7 @@ static void order(struct drains *d, bool undoes)
 static void take(struct drains *d, int code)
 {
     if (code != 0) {
-        fprintf(stderr, "# %s aggregator %u: %s\n", d->undoes ? "giving back" : "drain of",
+        fprintf(stderr, "# %s aggregator %u: %s\n", d->undoes ? "undo of the drain of" : "drain of",
                 d->aggregator, d->errand.text);
         d->refused++;
     } else if (d->undoes) {

@@ -16,7 +16,7 @@
 struct errand {
     const struct service *service;
     const char *name; /* prefix of the command's files in the service's folder */
-    pid_t pid;        /* 0: no command runs */
+    pid_t pid;        /* process of the running command; 0: none */
     uint64_t began_ns;
     char text[ERRAND_TEXT_BYTES]; /* last line of the last command's standard error */
     uint64_t hangs, crashes;

@@ -32,8 +32,8 @@ static uint64_t count_different(const float *a, const float *b, uint64_t element
 /* The service counts rounds from 1, the bench from 0. */
 static uint64_t set_round_of(const struct state_tensor *t) { return t->round - 1 - t->steps; }
 
-/* Compares the tensor after its last broadcast. Moments before the first step are undefined and not
- * compared. */
+/* Compares the tensor with a replay of all steps since its last broadcast. Moments before the first
+ * step are undefined and not compared. */
 static uint64_t count_wrong(struct replay *r, const struct state_tensor *t, float *saved)
 {
     uint64_t set_round = set_round_of(t), wrong;
@@ -62,13 +62,13 @@ static void check_arrays(struct snapshots *s, size_t tensor, const struct state_
                             .workers = s->workers};
     float *saved = malloc(state_tensor_bytes(t));
     if (!saved || replay_init(&replay) < 0)
-        complain(s, t->elements, t->name, "no memory to check it");
+        complain(s, t->elements, t->name, "the bench has no memory to check the tensor");
     else if (state_file_read(file, t, saved, &err) < 0)
         complain(s, t->elements, t->name, err.text);
     else {
         uint64_t wrong = count_wrong(&replay, t, saved);
         if (wrong > 0)
-            complain(s, wrong, t->name, "other bits than after its steps");
+            complain(s, wrong, t->name, "its bits differ from the replay of its steps");
     }
     s->elements_checked += t->elements;
     replay_fini(&replay);
@@ -83,11 +83,12 @@ static void check_tensor(struct snapshots *s, size_t tensor, const struct state_
     victim_rule(tensor, &rule);
     const struct state_tensor *t = state_file_find(file, name);
     if (!t || t->elements != rule.elements || t->rule != (uint8_t)rule.rule)
-        complain(s, rule.elements, name, "missing, or another tensor");
+        complain(s, rule.elements, name, "the tensor is missing, or has another size or rule");
     else if (t->steps != file->tensors[0].steps || t->round != file->tensors[0].round)
-        complain(s, rule.elements, name, "of another iteration than the first");
+        complain(s, rule.elements, name,
+                 "its steps or round differ from those of the first tensor");
     else if (t->steps >= VICTIM_SET_ROUNDS || set_round_of(t) % VICTIM_SET_ROUNDS != 0)
-        complain(s, rule.elements, name, "as many steps as no round has");
+        complain(s, rule.elements, name, "no round has this number of steps");
     else
         check_arrays(s, tensor, file, t);
 }

@@ -1,5 +1,6 @@
-/* Owns the entries of rounds: for each push one word, with an author and a hash of all pushes in
- * its round. Waits only for the end of a member that is ending, never for agreement. */
+/* Owns the entries of the ledger: for each push one word, with the author of the entry and a hash
+ * of all pushes in its round. If two members disagree, waits only for the end of a member that is
+ * ending. */
 #include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"

@@ -17,7 +17,8 @@ struct ledger_push {
     uint32_t coming, count;
 };
 
-/* A member's record of all ranks: the newest push of each, and the ranks of the last round. */
+/* A member's record of all ranks: the newest push of each rank, and the set of ranks in the last
+ * round. */
 struct trail {
     bool began;
     struct ledger_push last[LEDGER_RANKS];

@@ -23,10 +23,10 @@
 
 struct resize {
     gp_job *job;
-    uint32_t wanted; /* 0: no resize is running */
+    uint32_t wanted; /* requested number of workers; 0: no resize is running */
     struct call call;
     _Atomic bool is_done;
-    int code; /* result, text and time of the call */
+    int code; /* result of the call, with its text and its end */
     char text[VICTIM_TEXT_BYTES];
     uint64_t ended_ns;
     pthread_t thread;
@@ -136,8 +136,8 @@ static void *run_resize(void *context)
     return NULL;
 }
 
-/* Handles the end of a resize. It may fail if a strike killed a member that should join or leave.
- * Such an error is no fault, unless it is late or names no cause. */
+/* Handles the end of a resize. A resize may fail if a strike killed a member that should join or
+ * leave. Such an error counts only if it is late or names no cause. */
 static void end_resize(struct worker *w)
 {
     struct resize *resize = &w->resize;
@@ -185,7 +185,7 @@ static void go(struct worker *w)
 /* --- a result --- */
 
 /* Compares a result with the sum in rank order over the ranks of the round. Element PUSH_END is not
- * compared, because any rank may set it. */
+ * compared, because any rank may have set this element. */
 static uint64_t count_wrong(const struct worker *w, const struct pushes *pushes)
 {
     const void *present[LEDGER_RANKS];
@@ -216,8 +216,8 @@ static uint64_t follow_update(struct worker *w, struct pushes *ret_pushes)
     return mirror_find(&w->mirror, w->result, a->ledger->grace_ns, ret_pushes) ? 0 : PUSH_ELEMENTS;
 }
 
-/* A late worker of a tensor with a rule copies the trail of another member, so it does not record
- * its first round again. */
+/* A late worker of a tensor with a rule copies the trail of another member, so the late worker does
+ * not record its first round again. */
 static bool follow_trail(struct worker *w, const struct pushes *pushes)
 {
     bool was_found = w->about->updates && !w->about->begins && w->count == 1;
@@ -230,7 +230,7 @@ static bool follow_trail(struct worker *w, const struct pushes *pushes)
 static void complain(const struct worker *w, const char *what, uint64_t wrong)
 {
     if (w->about->board->wrong == 0)
-        fprintf(stderr, "# %s, rank %u, coming %u, its round %u: %s (%llu of %d elements)\n",
+        fprintf(stderr, "# %s, rank %u, start %u, round %u: %s (%llu of %d elements)\n",
                 w->about->job, w->about->rank, w->about->coming, w->count, what,
                 (unsigned long long)wrong, PUSH_ELEMENTS);
     w->about->board->wrong += wrong;
@@ -242,12 +242,12 @@ static void check(struct worker *w)
     struct victim_board *board = w->about->board;
     uint64_t wrong = w->about->updates ? follow_update(w, &pushes) : follow_sum(w, &pushes);
     if (wrong > 0) {
-        complain(w, "not what the gradients that it names lead to", wrong);
+        complain(w, "the result does not follow from the gradients that it contains", wrong);
     } else {
         if (!follow_trail(w, &pushes))
-            complain(w, "a gradient taken twice, or left out", PUSH_ELEMENTS);
+            complain(w, "a gradient is in two rounds, or is missing", PUSH_ELEMENTS);
         if (!ledger_note(w->about->ledger, w->about->rank, pushes.of))
-            complain(w, "others have a result of other gradients", PUSH_ELEMENTS);
+            complain(w, "another member has a result of other gradients", PUSH_ELEMENTS);
         if (w->about->updates)
             mirror_show(&w->mirror, w->about->rank);
     }

@@ -21,7 +21,7 @@ struct member {
     uint64_t seed, compute_ns;     /* compute_ns: pause of the worker in each round */
     struct victim_board *board;
     struct ledger *ledger;
-    struct mirror_book *book; /* book of a job with an update rule */
+    struct mirror_book *book; /* shared states of a job with an update rule (mirror.h) */
 };
 
 /* Returns at the ordered end, after a removal of the rank by a resize, or after an error: 0, or a

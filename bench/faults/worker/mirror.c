@@ -17,7 +17,7 @@
  * exact. */
 #define DECAY 0.0625
 #define MOMENTUM 0.5
-#define SOME 0.125 /* a mean of four numbers of which one is 1 is larger than this */
+#define SOME 0.125 /* lower than the mean of four numbers of which one is 1 */
 #define AGAIN_NS NS_PER_MS
 
 int mirror_init(struct mirror *k, struct mirror_book *book, uint64_t seed)

@@ -13,8 +13,8 @@ struct mirror_state {
     float parameters[PUSH_ELEMENTS], moment[PUSH_ELEMENTS];
 };
 
-/* Shared memory. Each member has two pages and writes the older one, so a member that is killed
- * during a write leaves a complete page. */
+/* A page of the shared memory has a state of one member. Each member has two pages and writes the
+ * older one, so a member that is killed during a write leaves a complete page. */
 struct mirror_page {
     _Atomic uint64_t turn; /* odd during a write of the page */
     struct mirror_state state;
@@ -30,7 +30,8 @@ struct mirror {
     float *gradients;
 };
 
-/* -ENOMEM. The caller calls mirror_fini() also after an error. */
+/* Allocates the states. Returns 0 or -ENOMEM. The caller calls mirror_fini() also after an
+ * error. */
 int mirror_init(struct mirror *mirror, struct mirror_book *book, uint64_t seed);
 void mirror_fini(struct mirror *mirror);
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define ARRAYS (1 + UPDATE_MOMENTS_MAX)
-#define SETTINGS 8 /* number of settings, which are used in turn */
+#define SETTINGS 8 /* number of different settings; rounds use them cyclically */
 
 static struct gradient drawn(const struct replay *r, uint64_t round)
 {

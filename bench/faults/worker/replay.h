@@ -19,7 +19,8 @@ struct replay {
     float *gradients[REPLAY_WORKERS_MAX];            /* gradients of each rank */
 };
 
-/* -ENOMEM. The caller calls replay_fini() also after an error. */
+/* Allocates the arrays. Returns 0 or -ENOMEM. The caller calls replay_fini() also after an
+ * error. */
 int replay_init(struct replay *replay);
 void replay_fini(struct replay *replay);
 

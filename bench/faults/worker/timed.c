@@ -46,6 +46,6 @@ void call_judge(struct victim_board *board, const char *name, int code, const ch
 {
     if (code >= 0 || call_names_a_cause(text))
         return;
-    fprintf(stderr, "# %s failed with %d: %s   <- names nobody\n", name, code, text);
+    fprintf(stderr, "# %s failed with %d: %s   <- names no cause\n", name, code, text);
     board->unnamed++;
 }

@@ -17,8 +17,8 @@
 
 #define TENSORS_MAX 5
 #define CONNECT_NS (10 * NS_PER_S) /* time-out of gp_connect(), and of all attempts together */
-#define DECLARE_NS (15 * NS_PER_S) /* equal to VICTIM_TIMEOUT */
-#define LEAVE_NS (10 * NS_PER_S)   /* several steps of one second each */
+#define DECLARE_NS (15 * NS_PER_S) /* deadline of gp_tensors_declare(); equal to VICTIM_TIMEOUT */
+#define LEAVE_NS (10 * NS_PER_S)   /* deadline of gp_job_leave() */
 #define CONNECT_AGAIN_NS (50 * NS_PER_MS)
 #define LONG_WAIT_NS (4 * NS_PER_S)
 #define TRIES 3 /* number of attempts of a wait that has timed out */
@@ -229,8 +229,8 @@ static void note_wait(const struct call *call)
         board->longest_wait_ns = waited_ns;
 }
 
-/* Losses and stops are shorter than the deadlines. If all attempts fail, the service has lost the
- * round. */
+/* Repeats a wait that has timed out. Strikes and stops delay a round by less time than all attempts
+ * together, so if all attempts fail, the service has lost the round. */
 int victim_wait(struct victim_board *board, gp_request *request)
 {
     int r = -ETIMEDOUT;

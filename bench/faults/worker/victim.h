@@ -57,7 +57,8 @@ int victim_join(struct victim_board *board, gp_client *client, const gp_job_spec
 int victim_declare(struct victim_board *board, gp_job *job, const gp_tensor_spec *specs,
                    size_t count, gp_tensor **ret_tensors);
 void victim_leave(struct victim_board *board, gp_job *job);
-/* Waits, several times after a time-out. -ETIMEDOUT: no result has arrived, which is a hang. */
+/* Waits for the request, and repeats the wait after a time-out. -ETIMEDOUT: no attempt had a
+ * result, which counts as a hang. */
 int victim_wait(struct victim_board *board, gp_request *request);
 /* Stores the text of the last error for the conductor; returns `code`. */
 int victim_fail(struct victim_board *board, int code);

@@ -23,8 +23,8 @@ struct table {
     char error[TABLE_ERROR_BYTES];
 };
 
-/* Returns a negative errno, with a text in `error`. `names` must stay valid. The caller calls
- * table_close() also after an error. */
+/* Opens the file and finds the columns. Returns 0, or a negative errno with a text in `error`.
+ * `names` must stay valid. The caller calls table_close() also after an error. */
 int table_open(struct table *table, const char *path, const char *const *names);
 /* Reads the next row. Returns 1; 0 at the end; -EINVAL. */
 int table_next(struct table *table);

@@ -20,7 +20,7 @@ struct model {
 };
 
 struct models {
-    struct model *all; /* sorted as in profiles.csv */
+    struct model *all; /* all models, in the order of profiles.csv */
     size_t count;
 };
 

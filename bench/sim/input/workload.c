@@ -74,7 +74,7 @@ static int add_row(struct workload *workload, struct table *table, const struct 
     return r < 0 ? table_complain(table, "no memory"), r : 0;
 }
 
-/* Removes jobs after the end of the clock, and shortens the run time of others. */
+/* Removes jobs that arrive after the end of the clock, and shortens jobs that would run longer. */
 static void cut_at_end(struct workload *workload)
 {
     while (workload->count > 0 && workload->jobs[workload->count - 1].submit_ns >= workload->end_ns)

@@ -10,7 +10,7 @@ struct workload_job {
     char name[40];
     /* time of submission; end of the job if it is alone and does not wait */
     uint64_t submit_ns, end_ns;
-    uint32_t workers; /* 2 or more */
+    uint32_t workers; /* number of workers, 2 or more */
     const struct model *model;
 };
 

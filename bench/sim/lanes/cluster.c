@@ -8,8 +8,9 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-#define LANES_OF_A_JOB_MIN 8 /* equal to the packer's value */
-#define DRAINS_TRIED 8       /* consolidation tries to empty this many of the least busy lanes */
+/* smallest default of the lanes of a job; equal to the packer's value */
+#define LANES_OF_A_JOB_MIN 8
+#define DRAINS_TRIED 8 /* consolidation tries to empty this many of the least busy lanes */
 #define NO_LANE SIZE_MAX
 
 int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count)

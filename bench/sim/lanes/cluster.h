@@ -21,18 +21,19 @@ struct cluster_job {
 
 struct cluster {
     const struct setting *setting;
-    struct cluster_lane *lanes; /* index: id */
+    struct cluster_lane *lanes; /* lanes of the service; the index is the id */
     size_t lanes_count, lanes_open;
-    struct cluster_job *jobs; /* index: position in the workload */
+    struct cluster_job *jobs; /* jobs of the workload, in its order */
     size_t jobs_count;
-    uint64_t moves;   /* number of moves of a job's part of one lane to another lane */
+    /* number of moves; one move is all pieces of a job that go from one lane to one other lane */
+    uint64_t moves;
     char reason[256]; /* reason of the last refusal */
 };
 
 int cluster_init(struct cluster *cluster, const struct setting *setting, size_t jobs_count);
 void cluster_fini(struct cluster *cluster);
 
-/* -ENOSPC: refused. */
+/* Places a job with packer_place(). -ENOSPC: the packer has refused the request. */
 int cluster_place(struct cluster *cluster, size_t job, const struct job_profile *profile);
 void cluster_remove(struct cluster *cluster, size_t job);
 /* Empties every lane whose tasks fit on other lanes within all loss limits. Returns 0 or

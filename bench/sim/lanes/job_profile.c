@@ -1,5 +1,5 @@
 /* Owns the profile of one kind of job (model, workers). Must never use the packer's formula: all
- * times come from the event simulation, as those of the service come from clocks. */
+ * times come from the event simulation, as the times in a service come from clocks. */
 #include "bench/sim/lanes/job_profile.h"
 
 #include "bench/sim/chance.h"
@@ -13,14 +13,14 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-/* part of a step; the backward pass takes twice as long as the forward pass */
+/* part of a step that is the forward pass; the backward pass takes twice as long */
 #define FORWARD_PART (1.0 / 3)
-#define ROUNDS 100 /* number of simulated rounds; the service's mean refines the first 20 */
+/* number of simulated rounds; the service measures 20, and refines its mean with later rounds */
+#define ROUNDS 100
 /* 5 rounds of warm-up and 20 counted rounds; the job keeps its lanes during these rounds */
 #define MEASURED_ROUNDS 25
-#define HOLD_NS \
-    UINT64_C(30000000000) /* how long the job keeps its lanes before growth tries
-                                       * fewer (G5, G12 of packer) */
+/* time for which a job keeps its lanes before growth tries fewer (G5, G12 of packer) */
+#define HOLD_NS UINT64_C(30000000000)
 #define TRIED_ROUNDS 50
 /* Shortest length of a trial: its move, 3 windows to settle, and 2 more. */
 #define TRIED_NS UINT64_C(6000000000)

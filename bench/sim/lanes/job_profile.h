@@ -22,7 +22,8 @@ struct job_profile {
     size_t dedicated_count;
 };
 
-/* Returns -ENOMEM, or the packer's error with its reason in `error` (TABLE_ERROR_BYTES). */
+/* Measures a job of this model with this number of workers. Returns 0, -ENOMEM, or the packer's
+ * error with its reason in `error` (TABLE_ERROR_BYTES). */
 int job_profile_make(struct job_profile *profile, const struct model *model, uint32_t workers,
                      const struct setting *setting, char *error);
 void job_profile_fini(struct job_profile *profile);

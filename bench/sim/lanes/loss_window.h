@@ -7,13 +7,15 @@
 /* Figures of one job, summed over the windows in which the job is placed. */
 struct window_sums {
     uint32_t windows;
-    double loss;      /* measured loss compared with as many lanes as workers, without other jobs */
+    /* measured loss, compared with a run on as many lanes as workers without other jobs */
+    double loss;
     double own;       /* the part of `loss` that remains on the same lanes without other jobs */
     double predicted; /* result of packer_predict() */
     double counted;   /* loss by the rule of the policy, without margin */
 };
 
-/* `starts_ns` and `sums`: one for each job. `number`: seed of the window. Returns 0 or -ENOMEM. */
+/* Simulates one window, and adds the losses of the placed jobs to `sums`. `starts_ns` and `sums`
+ * have one entry for each job. `number`: seed of the window. Returns 0 or -ENOMEM. */
 int window_look(const struct cluster *cluster, const uint64_t *starts_ns, uint64_t now_ns,
                 uint32_t number, struct window_sums *sums);
 

@@ -2,8 +2,8 @@
  * and a heap of the lanes' next events. Must never use a formula of loss, because formulas are
  * compared with this simulation.
  *
- * A lane with work of only one job serves it without events until a piece of another job
- * arrives. It then stops at the end of the chunk. So events happen only when a lane has to choose a
+ * A lane with work of only one job serves it without events until a piece of another job arrives.
+ * The lane then stops at the end of the chunk. So events happen only when a lane has to choose a
  * job. */
 #include "bench/sim/lanes/queue.h"
 
@@ -21,7 +21,7 @@
 /* The pieces of one job on one lane, in the order of their arrival. */
 struct stream {
     uint32_t job, lane, next_on_lane;
-    uint32_t first, count; /* range in run.order */
+    uint32_t first, count; /* first piece in run.order, and number of pieces */
     uint32_t arrived;
     double backlog_ns;
 };
@@ -57,18 +57,19 @@ struct run {
     struct run_lane *lanes;
     struct stream *streams;
     uint32_t *order;     /* positions of the job's pieces, sorted by job, lane, arrival */
-    double *arrivals_ns; /* sorted as the jobs' pieces */
+    double *arrivals_ns; /* arrival of each piece, in the order of the jobs' pieces */
     struct heap_entry *heap;
 };
 
-/* No value here is NaN. fmax() and fmin() handle NaN and would be function calls. */
+/* Returns the larger value. fmax() and fmin() would be function calls, because they handle NaN, and
+ * no value here is NaN. */
 static double later(double a, double b) { return a > b ? a : b; }
 
 static double sooner(double a, double b) { return a < b ? a : b; }
 
 /* --- one round of one job --- */
 
-/* Returns the factor of the slowest worker. */
+/* Returns the step time of the slowest worker in the round, divided by the usual step time. */
 static double draw_factor(const struct queue_job *job, uint64_t round)
 {
     uint64_t state = chance_hash(job->seed, round);
@@ -296,8 +297,8 @@ static void admit(struct run *run, struct run_lane *lane, double now_ns)
     lane->arrival_ns = next_ns;
 }
 
-/* Chooses the next job with work after `last`, in turn; chooses `last` itself only if no other
- * job has work. */
+/* Chooses the next job with work after `last`, in cyclic order. Chooses `last` itself only if no
+ * other job has work. */
 static uint32_t choose(const struct run *run, const struct run_lane *lane, uint32_t last)
 {
     uint32_t first = NOBODY;

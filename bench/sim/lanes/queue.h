@@ -4,7 +4,7 @@
  * A job is synchronous. Its workers compute, and each piece of a gradient becomes ready during the
  * backward pass. The piece is sent over the worker's network. Its lane sums the piece when the
  * gradient of the slowest worker has arrived. A round ends when all pieces are summed; then the
- * next round begins. A lane serves the jobs with work in turn, one chunk each. */
+ * next round begins. A lane serves the jobs with work in cyclic order, one chunk each. */
 #ifndef GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 #define GRADPOOL_BENCH_SIM_LANES_QUEUE_H
 
@@ -16,7 +16,7 @@
 struct queue_piece {
     uint32_t lane;
     double ready;   /* fraction of the backward pass after which the piece is complete; ascending */
-    double wire_ns; /* time on a worker's network */
+    double wire_ns; /* time of the piece on the network of a worker */
     double lane_ns; /* lane time for all workers */
 };
 
@@ -37,8 +37,8 @@ struct queue_outcome {
     double elapsed_ns;
 };
 
-/* Simulates all jobs together until `end_ns`. The first `warm_rounds` of each do not count. Returns
- * 0 or -ENOMEM. */
+/* Simulates all jobs together until `end_ns`. The first `warm_rounds` rounds of each job do not
+ * count. Returns 0 or -ENOMEM. */
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
               uint64_t warm_rounds, struct queue_outcome *ret_outcomes);
 

@@ -18,7 +18,7 @@ inline_always float row_gradient(const struct row_step *s, const struct row_view
     return s->weight_decay != 0 ? gradient + s->weight_decay * row->values[i] : gradient;
 }
 
-/* Works on a copy of the step: the compiler cannot know that the arrays do not overlap it. */
+/* A local copy of the step lets the compiler assume that no array overlaps the step. */
 static void apply_row_sgd(const struct row_step *step, const struct row_view *view)
 {
     const struct row_step s = *step;
@@ -94,7 +94,7 @@ static void apply_row_adam(const struct row_step *step, const struct row_view *v
     }
 }
 
-/* The moments are z, followed by n. */
+/* The moments of FTRL are the sums z, followed by n (algorithm 1 of the paper). */
 static void apply_row_ftrl(const struct row_step *step, const struct row_view *view)
 {
     const struct row_step s = *step;
@@ -203,8 +203,8 @@ ROWS_OF(ftrl)
 /* The functions below compute `elements` values from element `at` on, a multiple of ROW_BATCH.
  * Further elements of the batch have defined but unused values. */
 
-/* Computes block by block. Vectors of several blocks would not be faster, because they have more
- * elements than a short row. */
+/* Computes block by block. Vectors of several blocks would not be faster, because a short row has
+ * fewer elements than such a vector. */
 inline_always void row_uniform(const struct row_initial *initial, uint64_t key, uint32_t at,
                                uint32_t elements, float *ret_batch)
 {

@@ -2,13 +2,18 @@
  * any thread: no state, no allocation, no I/O.
  *
  * A row has `dim` values of f32, f16 or bf16, and the f32 moments of its rule. A row without a
- * gradient keeps all bits of its values and moments. Sources of the formulas (R11; PyTorch is
- * release 1.13): SGD torch.optim.SGD without momentum ADAGRAD torch.optim.Adagrad on sparse
- * gradients, lr_decay 0, first sum 0 ADAGRAD_ONE the same with one sum a row: mean of the squares
- * of the row's gradient, as the row-wise Adagrad of FBGEMM (Khudia et al. 2021) ADAM
- * torch.optim.SparseAdam: epsilon is not divided by the second correction, unlike in UPDATE_ADAM
- * FTRL FTRL-Proximal: McMahan et al., "Ad Click Prediction", KDD 2013, algorithm 1; the first
- * update replaces initial values, so a table of this rule starts at zeros */
+ * gradient keeps all bits of its values and moments.
+ *
+ * Sources of the formulas (R11; PyTorch is release 1.13):
+ *
+ *   SGD          torch.optim.SGD without momentum
+ *   ADAGRAD      torch.optim.Adagrad on sparse gradients, lr_decay 0, first sum 0
+ *   ADAGRAD_ONE  Adagrad with one sum for each row: the mean of the squares of the row's gradient
+ *                is added, as in the row-wise Adagrad of FBGEMM (Khudia et al. 2021)
+ *   ADAM         torch.optim.SparseAdam: epsilon is not divided by the second correction, unlike in
+ *                UPDATE_ADAM
+ *   FTRL         FTRL-Proximal: McMahan et al., "Ad Click Prediction", KDD 2013, algorithm 1; the
+ *                first update replaces initial values, so a table of this rule starts at zeros */
 #ifndef GRADPOOL_REDUCE_ROWS_H
 #define GRADPOOL_REDUCE_ROWS_H
 
@@ -29,7 +34,8 @@ enum row_rule {
  * use. */
 struct row_settings {
     double rate;
-    /* all but FTRL; the product with the value is added to the gradient, as in update.h */
+    /* for all rules except FTRL; the product with the value is added to the gradient, as in
+     * update.h */
     double weight_decay;
     double beta1, beta2; /* ADAM */
     double epsilon;      /* ADAGRAD, ADAGRAD_ONE, ADAM */
@@ -91,11 +97,15 @@ struct row_initial {
 
 /* Computes the `dim` initial values of a row. `key`: the user's key of the row, not the mixed key.
  * A value depends only on (kind, value, seed, key, element), so every process and every machine
- * computes the same bits: Philox4x32-10, key = seed, counter = {low word of key, high word of key,
- * block, kind}; UNIFORM: element e is word e % 4 of block e / 4. k = 2 * (word >> 8) + 1 - 2^24,
- * times the f32 value * 2^-24; NORMAL: element e is block e. k = sum of its eight 16-bit halves -
- * 262140, times the f32 value / sqrt(8 * (2^32 - 1) / 12). k is exact in f32. The product is
- * rounded once, and once more to f16 or bf16. */
+ * computes the same bits. The random words are Philox4x32-10 with key = seed and counter = {low
+ * word of key, high word of key, block, kind}:
+ *
+ *   UNIFORM  element e is word e % 4 of block e / 4; k = 2 * (word >> 8) + 1 - 2^24; the element is
+ *            k times the f32 value * 2^-24
+ *   NORMAL   element e is block e; k = sum of the eight 16-bit halves of the block - 262140; the
+ *            element is k times the f32 value / sqrt(8 * (2^32 - 1) / 12)
+ *
+ * k is exact in f32. The product is rounded once, and once more to f16 or bf16. */
 typedef void (*row_initial_fn)(const struct row_initial *initial, uint64_t key, uint32_t dim,
                                void *ret_values);
 
