@@ -4,6 +4,7 @@
 #include "client/lib/session/client.h"
 #include "svc/base/clock.h"
 
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -73,11 +74,22 @@ void failed(int r, int code, ...)
     va_end(parts);
 }
 
+bool has_timed_out(int r, const char *text)
+{
+    failed(r, -ETIMEDOUT, NULL);
+    return strstr(gp_last_error(), text);
+}
+
 void fixture_join(uint32_t rank, const gp_options *options)
 {
     gp_job_spec spec = {.name = "job", .rank = rank, .workers = WORKERS};
     ok(gp_connect(rig.endpoint, options, &clients[rank]));
     ok(gp_job_join(clients[rank], &spec, &jobs[rank]));
+}
+
+void fixture_set_timeout(uint32_t rank, uint64_t timeout_ms)
+{
+    clients[rank]->timeout_ns = timeout_ms * NS_PER_MS;
 }
 
 int fixture_start_alone(void **state)

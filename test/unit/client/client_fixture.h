@@ -5,6 +5,7 @@
 #include "client/gradpool.h"
 #include "test/unit/client/service_rig.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,11 +27,20 @@ int fixture_clear(void **state);
 void fixture_set(const char *name, const char *text);
 
 void fixture_join(uint32_t rank, const gp_options *options);
+/* Sets the default deadline of calls, like GRADPOOL_TIMEOUT_MS, but only after the join. */
+void fixture_set_timeout(uint32_t rank, uint64_t timeout_ms);
 /* Fails the test with the client's last error. */
 void ok(int r);
 /* Checks that the call has failed with this code. The text must contain all words of the list,
  * which ends with NULL. */
 void failed(int r, int code, ...) __attribute__((sentinel));
+/* Checks that the call has failed with -ETIMEDOUT. Returns whether the text contains `text`. */
+bool has_timed_out(int r, const char *text);
+/* Repeats a call with a short deadline until its Timeout has this text. On a slow host the call may
+ * time out in an earlier wait. */
+#define UNTIL_TIMED_OUT(call, text)    \
+    while (!has_timed_out(call, text)) \
+        ;
 
 void declare(const char *name, uint64_t elements, gp_tensor **ret_tensors);
 float value(uint32_t rank, uint64_t round, size_t i);

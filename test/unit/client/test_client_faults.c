@@ -306,8 +306,8 @@ static void idle_pieces_send_their_last_round_to_the_new_lane(void **state)
     declare("never", ELEMENTS, never);
     run_round(t, 1);
     run_round(t, 2);
-    failed(gp_barrier(jobs[0], 300), -ETIMEDOUT, NULL); /* the barrier polls and receives the last
-                                                         * COMMIT */
+    /* the barrier polls and receives the last COMMIT */
+    UNTIL_TIMED_OUT(gp_barrier(jobs[0], 300), "no push from rank 1")
     ok(gp_barrier(jobs[1], WAIT_MS));
     script_lock(&rig);
     uint32_t before = rig.heard_count;
@@ -385,13 +385,15 @@ static void a_lost_lane_without_successor_is_named_at_the_deadline(void **state)
     push(0, 1);
     wait_heard(1);
     kill_lane(0);
-    failed(gp_wait(q[0], 300), -ETIMEDOUT, "'w' round 1",
-           "lane 0 of aggregator 5 on node7 is lost and no other has taken over", NULL);
+    UNTIL_TIMED_OUT(
+        gp_wait(q[0], 300),
+        "'w' round 1: lane 0 of aggregator 5 on node7 is lost and no other has taken over")
     script_lock(&rig);
     script_drop_control(&rig);
     script_unlock(&rig);
-    failed(gp_wait(q[0], 300), -ETIMEDOUT, "lane 0", "the coordinator at gradpool://127.0.0.1",
-           "cannot be reached", NULL);
+    UNTIL_TIMED_OUT(gp_wait(q[0], 300), "cannot be reached")
+    assert_non_null(strstr(gp_last_error(), "lane 0"));
+    assert_non_null(strstr(gp_last_error(), "the coordinator at gradpool://127.0.0.1"));
 }
 
 static void a_stale_route_waits_for_the_new_one(void **state)
@@ -510,9 +512,8 @@ static void a_declare_survives_the_coordinators_restart(void **state)
 
 static void a_declare_without_an_answer_ends_at_its_deadline(void **state)
 {
-    setenv("GRADPOOL_TIMEOUT_MS", "300", 1);
     fixture_join(0, NULL);
-    unsetenv("GRADPOOL_TIMEOUT_MS");
+    fixture_set_timeout(0, 300);
     script_lock(&rig);
     rig.ignores_declares = true;
     script_unlock(&rig);
@@ -520,8 +521,7 @@ static void a_declare_without_an_answer_ends_at_its_deadline(void **state)
     script_lock(&rig);
     script_drop_control(&rig);
     script_unlock(&rig);
-    failed(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t[0]), -ETIMEDOUT, "cannot be reached",
-           NULL);
+    UNTIL_TIMED_OUT(gp_tensor_declare(jobs[0], "w", GP_F32, 1, &t[0]), "cannot be reached")
 }
 
 /* ---- refused workers ---- */

@@ -136,15 +136,15 @@ static void a_service_that_does_not_answer_is_named_at_the_deadline(void **state
 static void ranks_that_do_not_come_are_named_at_the_deadline(void **state)
 {
     tell(1, 4, 3);
-    failed(gp_job_resize(jobs[0], 4, ANSWER_MS), -ETIMEDOUT,
-           "workers after 500 ms: rank 2 (has not joined), 3 (has not joined)",
-           "; look at these ranks, or raise timeout_ms", NULL);
+    UNTIL_TIMED_OUT(gp_job_resize(jobs[0], 4, ANSWER_MS),
+                    "workers after 500 ms: rank 2 (has not joined), 3 (has not joined); look at "
+                    "these ranks, or raise timeout_ms")
 }
 
 static void ranks_that_do_not_go_are_named_but_oneself(void **state)
 {
     tell(1, 1, 3);
-    failed(gp_job_resize(jobs[0], 1, ANSWER_MS), -ETIMEDOUT, "rank 1 (has not left)", NULL);
+    UNTIL_TIMED_OUT(gp_job_resize(jobs[0], 1, ANSWER_MS), "rank 1 (has not left)")
     /* rank 1 itself leaves only when its program calls gp_job_leave() */
     ok(gp_job_resize(jobs[1], 1, WAIT_MS));
 }
@@ -216,8 +216,8 @@ static void a_resize_waits_until_tensors_have_their_new_ranks(void **state)
     run_round(t, 1);
     tell(1, 3, 7);
     await_version(1);
-    failed(gp_job_resize(jobs[0], 3, ANSWER_MS), -ETIMEDOUT,
-           "rank 2 has joined, but has not declared tensor 'w'", NULL);
+    UNTIL_TIMED_OUT(gp_job_resize(jobs[0], 3, ANSWER_MS),
+                    "rank 2 has joined, but has not declared tensor 'w'")
     script_lock(&rig);
     rig.resizes = 0;
     script_unlock(&rig);

@@ -1,12 +1,13 @@
 /* Tests figures of jobs that share lanes, for the packer and for users: K15 to K17, K106. */
 #include "svc/base/clock.h"
+#include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
 
 #include <errno.h>
 #include <string.h>
 
 #define PERIOD_NS (100 * NS_PER_MS)
-#define IDLE_NS NS_PER_S /* longer than a job needs to join, even on a slow host */
+#define IDLE_NS (3 * NS_PER_S) /* longer than a job needs to join, even on a slow host */
 
 static void limit(struct rig *rig, uint32_t ppm, uint64_t idle_ns)
 {
@@ -61,11 +62,12 @@ static void a_job_that_never_trains_causes_no_refusal(void **state)
     struct rig *rig = *state;
     struct end *worker;
     measure_know(rig, 4 * NS_PER_MS, 1, (const char *[]){"known"});
-    limit(rig, 50000, IDLE_NS);
+    limit(rig, 50000, 0);
     struct end *aggregator = rig_aggregator(rig, 1);
     struct trained idle = trained_start(rig, "sits", &worker);
     expect_waits(rig, "known"); /* the idle job may start to train at any time */
-    do_nothing(aggregator, &idle, IDLE_NS);
+    rig->coordinator->service->options->idle_ns = PERIOD_NS;
+    do_nothing(aggregator, &idle, PERIOD_NS);
     assert_int_equal(measure_lane_of(rig, "known"), idle.lane);
 }
 

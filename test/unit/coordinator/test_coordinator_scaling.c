@@ -49,6 +49,19 @@ static size_t lanes_in(struct rig *rig, enum lane_use use)
     return count;
 }
 
+/* Returns the number of lanes that were open before the first decision: on a slow host, lanes may
+ * park before the test counts. */
+static size_t lanes_open_first(struct rig *rig)
+{
+    const struct events *events = service_of(rig)->events;
+    size_t parked, open;
+    if (events->count == 0)
+        return lanes_in(rig, LANE_OPEN);
+    assert_int_equal(
+        sscanf(events_at(events, 0)->text, "%zu of %zu open lanes park", &parked, &open), 2);
+    return open;
+}
+
 static void wait_for(struct rig *rig, bool (*is_so)(struct rig *rig, uint64_t what), uint64_t what)
 {
     uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
@@ -113,7 +126,7 @@ static void lanes_without_a_job_park_and_a_job_opens_them_at_once(void **state)
     struct rig *rig = *state;
     struct end *workers[2];
     rig_aggregator(rig, 4);
-    assert_int_equal(lanes_in(rig, LANE_OPEN), 4);
+    assert_int_equal(lanes_open_first(rig), 4);
     wait_for(rig, so_many_are_open, 1);
     assert_int_equal(lanes_in(rig, LANE_PARKED), 3);
     struct trained one = trained_start(rig, "one", &workers[0]);
@@ -232,9 +245,9 @@ static void never_are_more_open_than_are_granted(void **state)
     rig->options.lanes_max = 2;
     rig_start_afresh(rig);
     rig_aggregator(rig, 3);
-    assert_int_equal(lanes_in(rig, LANE_OPEN), 2);
+    assert_int_equal(lanes_open_first(rig), 2);
     rig_aggregator(rig, 1);
-    assert_int_equal(lanes_in(rig, LANE_OPEN), 2);
+    assert_in_range(lanes_in(rig, LANE_OPEN), 1, 2);
     uint32_t one = trained_start(rig, "one", &worker).lane;
     uint32_t two = trained_start(rig, "two", &worker).lane;
     uint32_t three = trained_start(rig, "three", &worker).lane;
@@ -261,7 +274,7 @@ static void after_a_restart_all_are_open_and_park_again(void **state)
     rig_crash(rig);
     rig_start(rig);
     rig_rejoin(rig, &old, 0, NULL);
-    assert_int_equal(lanes_in(rig, LANE_OPEN), 4);
+    assert_int_equal(lanes_open_first(rig), 4);
     wait_for(rig, so_many_are_open, 1);
 }
 
@@ -275,7 +288,7 @@ static void after_a_restart_only_granted_lanes_and_lanes_with_pieces_are_open(vo
         rig_crash(rig);
         rig_start(rig);
         rig_rejoin(rig, &old, 0, NULL);
-        assert_int_equal(lanes_in(rig, LANE_OPEN), rig->options.lanes_max);
+        assert_int_equal(lanes_open_first(rig), rig->options.lanes_max);
         assert_int_equal(lane_find(service_of(rig), used)->use, LANE_OPEN);
     }
 }
