@@ -99,8 +99,8 @@ def workers(bench):
 
 
 def find_victim(bench, find, kills_coordinator):
-    """Returns the pid of such a process while the bench is stopped and strikes no process. None: the
-    bench has ended, or there is no such process at present."""
+    """Returns the pid of such a process while the bench is stopped and strikes no process. None:
+    the bench has ended, or there is no such process at present."""
     until(lambda: len(workers(bench.pid)) > 10 or bench.poll() is not None, 'it trains')
     if kills_coordinator:
         harness.kill_all(coordinators(bench.pid)[:1])
@@ -112,8 +112,8 @@ def find_victim(bench, find, kills_coordinator):
 
 class Crashes(unittest.TestCase):
     def crash_once(self, folder, find, kills_coordinator):
-        """Sends SIGABRT to one of these processes while it trains. Returns its pid, the exit code of
-        the bench, its output and its errors."""
+        """Sends SIGABRT to one of these processes while it trains. Returns its pid, the exit code
+        of the bench, its output and its errors."""
         output, errors = pathlib.Path(folder) / 'output', pathlib.Path(folder) / 'errors'
         with open(output, 'wb') as out, open(errors, 'wb') as err:
             bench = subprocess.Popen([BENCH, 'faults', '--json', '--seconds', '4', '--seed', '4'],
