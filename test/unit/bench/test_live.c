@@ -117,7 +117,7 @@ static void the_simulation_plays_the_lane_time_that_was_measured(void **state)
     plan_three(f);
     for (size_t i = 0; i < 3; i++)
         f->live.lane_ns[i] = 10e6;
-    f->live.told_to_clock = 1.5;
+    f->live.clocks_by_reports = 1.5;
     assert_int_equal(live_simulate(&f->live, f->error), 0);
     double busy_s = 0;
     for (size_t i = 0; i < 3; i++) {
