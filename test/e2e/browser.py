@@ -38,7 +38,8 @@ GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}
 def dom(url, *options):
     """Returns the page's document after its scripts have run. Fails if the page writes to the
     console."""
-    with tempfile.TemporaryDirectory() as profile:
+    # a process of the browser may write to the profile even after the end of the first one
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         shown = harness.run(
             ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',
              f'--user-data-dir={profile}', '--enable-logging=stderr', *options, '--dump-dom',

@@ -74,7 +74,7 @@ class Moves(Case):
         self.assertIn(' without a coordinator; the remaining aggregators wait',
                       self.first.text())
         self.assertNotIn('loses the state', self.first.text())
-        self.assertEqual(self.service.local_aggregators(), [])
+        harness.until(lambda: not self.service.local_aggregators(), 'the local one has ended')
         self.start_again()
         self.train(0, 20)       # no coordinator runs now
         self.service.start('again')

@@ -96,18 +96,25 @@ class Doors(unittest.TestCase):
         service, other = self.service(aggregators=1), self.service(aggregators=1)
         # the default socket belongs to another service
         elsewhere = {'GRADPOOL_STATE_DIR': str(other.state)}
+        said = []
+
+        def says(words, *command):
+            answer = loopback(service, *command, environment=environment)
+            said.append(answer.stdout + answer.stderr)
+            return said[-1] == words
         for environment in {}, elsewhere:
-            answer = loopback(service, 'drain', 'lane', '1', environment=environment)
-            self.assertEqual(answer.stdout + answer.stderr,
-                             'no task is there: nothing has moved\n')
-            answer = loopback(service, 'drain', 'lane', '1', '--undo', environment=environment)
-            self.assertEqual(answer.stdout, '1 lane is back in use\n', answer.stderr)
+            # a command does not wait longer than a second for a service that does not run
+            until(lambda: says('no task is there: nothing has moved\n', 'drain', 'lane', '1'),
+                  lambda: f'drained: {said}', process=service.serve)
+            until(lambda: says('1 lane is back in use\n', 'drain', 'lane', '1', '--undo'),
+                  lambda: f'back: {said}', process=service.serve)
         self.assertNotIn('drained', other.serve.text())
 
     def test_the_socket_comes_first_where_nothing_else_lets_the_user_in(self):
         service = self.service('--require-tls', aggregators=1)
         known = {'GRADPOOL_STATE_DIR': str(service.state)}
-        self.assertEqual(loopback(service, 'status', environment=known).returncode, 0)
+        until(lambda: loopback(service, 'status', environment=known).returncode == 0,
+              'the socket lets the user in', process=service.serve)
         answer = loopback(service, 'status')
         self.assertEqual(answer.returncode, 1)
         self.assertIn('needs a key', answer.stderr)

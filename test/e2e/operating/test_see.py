@@ -53,19 +53,18 @@ class Top(Running):
 
         def has_rates():
             seen.update(json.loads(self.top('--json')))
-            # an aggregator that does not run answers too late for the rates of its lane
-            return all(lane['jobs'] and lane.get('busy') for lane in seen['lanes'])
-        until(has_rates, 'both lanes have rates', process=self.service.serve)
+            # a worker or an aggregator may not run for the second of the measurement
+            job, = seen['jobs']
+            return all(lane['jobs'] and lane.get('busy') for lane in seen['lanes']) and \
+                job.get('rounds_per_s') and job.get('bytes_per_s') and seen['cores'].get('used')
+        until(has_rates, 'both lanes and the job have rates', process=self.service.serve)
         self.assertEqual(seen['cores']['allocated'], 2)
         self.assertEqual(seen['cores']['dedicated'], 2)
-        self.assertGreater(seen['cores']['used'], 0)
         self.assertEqual([lane['lane'] for lane in seen['lanes']], [1, 2])
         for lane in seen['lanes']:
             self.assertEqual([(p['job'], p['share']) for p in lane['jobs']], [('resnet-7', 1)])
         job, = seen['jobs']
         self.assertEqual((job['job'], job['workers'], job['cores_allocated']), ('resnet-7', 2, 2))
-        self.assertGreater(job['rounds_per_s'], 0)
-        self.assertGreater(job['bytes_per_s'], 0)
         self.assertEqual(job['cores_saved'], 0)
 
     def test_output_to_a_pipe_is_printed_once_without_control_characters(self):

@@ -34,6 +34,9 @@ OF_NAME = 'test_accumulate_gradients_no_sync'
 # number of ranks for tests that need more than three or an even number, like those of sub-groups in
 # PyTorch 2
 MANY = 8
+# Tests with PyTorch's own deadlines of a second or two, which ranks of this niceness may miss on a
+# busy host.
+TIMED, ATTEMPTS = 'barrier_timeout|monitored_barrier', 3
 # minimum of the mean number of rounds in a test: some tests only read their rank
 ROUNDS_A_TEST = 2
 
@@ -123,7 +126,14 @@ def run_in_more(name):
 
 def run(test):
     """Runs one (name, number of ranks)."""
-    name, count = test
+    for _ in range(ATTEMPTS if re.search(TIMED, test[0]) else 1):
+        verdict = run_once(*test)
+        if not verdict.wrong:
+            break
+    return verdict
+
+
+def run_once(name, count):
     os.environ['WORLD_SIZE'] = str(count)
     result = unittest.TestResult()
     with contextlib.redirect_stdout(sys.stderr):
