@@ -42,7 +42,8 @@ struct savings {
 
     uint32_t cores, lanes_per_core;
     struct service dedicated, shared;
-    double lane_ns_a_byte;        /* calibrated over all kinds of tensors together */
+    /* lane time of a pushed byte, calibrated over all kinds of tensors together */
+    double lane_ns_a_byte;
     bool is_known[PLAN_JOBS_MAX]; /* whether the service has measured the job */
     uint32_t profile_turns;
     struct savings_series series[SAVINGS_SETTINGS];

@@ -11,7 +11,7 @@ struct simulated {
     /* Core-hours. allocated: lanes that are open or used for measurements; fluid: lane time that
      * the jobs would use without loss; dedicated: one core for each worker of each job. */
     double allocated, fluid, dedicated;
-    double measuring;                /* part of `allocated` */
+    double measuring;                /* part of `allocated` that was used for measurements */
     double peak;                     /* largest number of cores */
     uint64_t placed, refused, brief; /* brief: jobs that ended before they were measured */
     uint64_t moves;

@@ -15,7 +15,7 @@ struct trail_part {
 };
 
 struct trail_job {
-    size_t job; /* position in the workload */
+    size_t job; /* position of the job in the workload */
     double loss, predicted;
     double alone_ns; /* round time on as many lanes as workers without other jobs */
 };

@@ -20,8 +20,8 @@ void __wrap_account_started(struct piece *p);
 
 static _Thread_local struct slowing own;
 
-/* An aggregator creates its lanes one after the other, each on the thread that will run the
- * lane. */
+/* Sets the position of the thread's lane. An aggregator creates its lanes one after the other, each
+ * on the thread that will run the lane. */
 int __wrap_lane_create(const struct lane_options *options, struct lane **ret_lane)
 {
     static uint32_t lanes;
