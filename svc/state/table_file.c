@@ -50,12 +50,13 @@ int table_file_match(const struct table_file_head *head, const struct table_term
     if (strcmp(own, other) != 0)
         return err_set(err, -EINVAL,
                        "the file has rows of table '%s' with %s, but table '%s' has %s; declare "
-                       "the table with the rows of the file",
+                       "a table with the rows of the file",
                        head->name, own, table, other);
     if (!initial_is_same(&head->terms, terms))
         return err_set(err, -EINVAL,
                        "the file's table '%s' has initial values of kind %u, value %g, seed "
-                       "%" PRIu64 ", but table '%s' of kind %u, value %g, seed %" PRIu64
+                       "%" PRIu64
+                       ", but table '%s' has initial values of kind %u, value %g, seed %" PRIu64
                        ", so rows that the file lacks would have other values; declare the table "
                        "with the initial values of the file",
                        head->name, head->terms.initial, head->terms.initial_value, head->terms.seed,
