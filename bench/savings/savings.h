@@ -7,7 +7,8 @@
 
 #define SAVINGS_TURNS_MAX 100
 #define SAVINGS_PARTS 150 /* number of parts of a turn in the chart */
-/* parts of the planned length of a turn; the rest is for jobs that end later */
+/* number of parts in the planned length of a turn; the remaining parts are for jobs that end
+ * later */
 #define SAVINGS_PARTS_PLANNED 120
 
 enum savings_setting {

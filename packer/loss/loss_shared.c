@@ -34,8 +34,8 @@ static void product_add(struct product *product, double share)
         product->at[k] *= 1 - share + share * loss_nodes[k];
 }
 
-/* Returns the sums over the product's jobs except one job with this share (share 0: over all
- * jobs). */
+/* Returns the sums over all jobs of the product except one job with this share. Share 0: no job is
+ * left out. */
 static struct sums sums_without(const struct product *product, double share)
 {
     struct sums sums = {0};

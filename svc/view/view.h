@@ -226,7 +226,9 @@ struct view_jobs {
 struct view_cores {
     /* number of lanes that are not parked; for a tenant, the sum of its jobs' parts of lanes */
     double allocated;
-    double used;      /* CPU seconds per second of these lanes or parts; NAN: not known yet */
+    /* CPU seconds per second that the allocated lanes, or parts of lanes, use; NAN: not known
+     * yet */
+    double used;
     double dedicated; /* cores that the jobs would use with dedicated servers (O5) */
 };
 
