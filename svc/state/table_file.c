@@ -50,7 +50,7 @@ int table_file_match(const struct table_file_head *head, const struct table_term
     if (strcmp(own, other) != 0)
         return err_set(err, -EINVAL,
                        "the file has rows of table '%s' with %s, but table '%s' has %s; declare "
-                       "a table with the rows of the file",
+                       "the table with the rows of the file",
                        head->name, own, table, other);
     if (!initial_is_same(&head->terms, terms))
         return err_set(err, -EINVAL,
