@@ -86,7 +86,7 @@ struct needs_entry {
 struct scheduler {
     struct scheduler_options options;
     uint64_t now_ns;
-    struct roster_job **jobs; /* sorted by time of submission */
+    struct roster_job **jobs; /* all jobs, sorted by time of submission */
     size_t jobs_count;
     struct growth_bid *bids;   /* buffer for all jobs */
     struct needs_entry *needs; /* buffer for all jobs */
@@ -203,7 +203,7 @@ bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *j
 /* --- growth.c: free slots to running jobs (F4) --- */
 
 /* Adds workers to probing jobs, which may have up to three quarters of the slots. Running jobs
- * shrink or rest for this (F3). */
+ * shrink or rest for this growth (F3). */
 void growth_probe(struct scheduler *s, struct needs_slots *room);
 void growth_share_out(struct scheduler *s, struct needs_slots room);
 /* Handles a measured step time: growth with less than half of the promised gain is undone. */
