@@ -1,9 +1,9 @@
 /* Writes the parameters after a round, or the result of a sum, to a late rank: one outside the
- * round's set. A taker gets a word behind the last chunk, because it has named the round; any other
- * late rank gets CLOSED alone, so it never has a result without its round. Before each chunk for a taker the state is checked again: if a later round has
- * written to the state, the taker gets the number of the newest round instead. No round writes to a
- * result that any other late rank receives (answers.c). Each worker has at most one posted write.
- * RULES.md: A16, A86, A88, A95. */
+ * round's set. A taker gets a word behind the last chunk, because it has named the round. Any other
+ * late rank gets CLOSED alone, so it never has a result without its round. Before each chunk for a
+ * taker the state is checked again: if a later round has written to the state, the taker gets the
+ * number of the newest round instead. No round writes to a result that any other late rank receives
+ * (answers.c). Each worker has at most one posted write. RULES.md: A16, A86, A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -98,8 +98,8 @@ static int serve_post(struct serving *s, const void *values, uint64_t at, size_t
                : fabric_write(conn, a->output_region, at, s->slot, bytes, s);
 }
 
-/* Writes the chunk; a taker's last chunk is followed by the word. Returns 0 if a completion event will
- * follow, 1 if no event will follow, or a negative errno. */
+/* Writes the chunk; a taker's last chunk is followed by the word. Returns 0 if a completion event
+ * will follow, 1 if no event will follow, or a negative errno. */
 static int serve_write(struct serving *s, uint64_t elements)
 {
     const struct rank *rank = s->rank;

@@ -95,8 +95,8 @@ static void an_answered_piece_that_is_announced_again_is_counted_once(void **sta
 int main(void)
 {
     const struct CMUnitTest cases[] = {
-        cmocka_unit_test_setup_teardown(
-            an_answered_piece_that_is_announced_again_is_counted_once, start, fixture_stop),
+        cmocka_unit_test_setup_teardown(an_answered_piece_that_is_announced_again_is_counted_once,
+                                        start, fixture_stop),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }
