@@ -428,7 +428,7 @@ class Late(Case):
         ends = [waiting.submit(next, stages[rank], None) for rank in (1, 2)]
         jobs[0].leave()
         for end in ends:
-            with self.raises(gradpool.PeerLost, 'rank 0 has left job ', "inside stage 'part', and"):
+            with self.raises(gradpool.PeerLost, 'rank 0 has left'):
                 end.result()
 
 
