@@ -75,7 +75,8 @@ typedef struct gp_stage_spec {
     enum gp_consistency consistency; /* of tables with GP_INHERIT; 0: GP_BSP */
     uint32_t staleness;              /* of GP_SSP */
     /* Copied from the lowest member of the former stage to the members that were not in it, before
-     * the call returns. The number of bytes is the same on all ranks. */
+     * the call returns. The number of bytes is the same on all ranks. After -ETIMEDOUT a call for
+     * the same stage continues; the values are those of the lowest member's first call. */
     const gp_carry *carry;
     size_t carry_count;
 } gp_stage_spec;

@@ -62,11 +62,14 @@ struct pace {
     double resize_s;    /* smoothed time without steps during a change of workers, in seconds */
 };
 
-/* Tenants and studies stay as long as the scheduler: later trials of a study use its shape. */
+#define ROSTER_IDLE_MAX 1024 /* maximum number of studies without a job */
+
+/* Tenants stay as long as the scheduler. Studies without a job stay, too, because later trials use
+ * their shape; if there are too many, the one whose last job ended first is dropped. */
 struct roster_known {
     struct roster_tenant **tenants;
     size_t tenants_count;
-    struct curve_study **studies;
+    struct curve_study **studies; /* those without a job by the end of their last job */
     size_t studies_count;
 };
 

@@ -49,13 +49,14 @@ static int bulk_on_lane(struct lane *lane, void *context)
 {
     struct bulk_serving *b = context;
     const Gradpool__Wire__TableBulk *r = b->request;
+    const struct bulk_updates updates = {.count = r->steps, .clock = r->clock};
     switch (r->step) {
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_HOLD: return bulk_serve_hold(lane, b);
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_READ: return bulk_serve_read(lane, b);
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_WRITE:
         return bulk_write(lane, r->job_id, r->table, r->rows.data, r->rows.len);
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_CONTINUE:
-        return bulk_continue(lane, r->job_id, r->table, r->has_steps ? &r->steps : NULL);
+        return bulk_continue(lane, r->job_id, r->table, r->has_steps ? &updates : NULL);
     default: return -EOPNOTSUPP;
     }
 }

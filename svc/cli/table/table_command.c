@@ -42,6 +42,7 @@ struct table_talk {
     const Gradpool__Wire__TableFileReply *what;
     char *rows; /* memory of one part */
     uint64_t count;
+    uint64_t largest_key; /* of the rows of the file, in an import */
 };
 
 /* ---- the command line ---- */
@@ -225,12 +226,21 @@ static int table_export(struct table_talk *t, struct err *err)
 
 /* ---- import ---- */
 
+static void import_note_keys(struct table_talk *t, const struct table_file *f, int64_t bytes)
+{
+    for (const char *row = t->rows; row < t->rows + bytes; row += f->row_bytes) {
+        uint64_t key;
+        memcpy(&key, row, sizeof key);
+        t->largest_key = key > t->largest_key ? key : t->largest_key;
+    }
+}
+
 /* Reads the whole file once before the import begins, so that a damaged file changes no table. */
 static int import_check(struct table_talk *t, struct table_file *f, struct err *err)
 {
     int64_t bytes;
     while ((bytes = table_file_next(f, t->rows, err)) > 0)
-        continue;
+        import_note_keys(t, f, bytes);
     table_file_rewind(f);
     return (int)bytes;
 }
@@ -263,8 +273,16 @@ static int import_all(struct table_talk *t, struct table_file *f, struct err *er
 /* Ends the hold without an effect if the file does not fit. */
 static int import_match(struct table_talk *t, const struct table_file *f, struct err *err)
 {
+    const struct table_wish *w = t->wish;
     const struct table_terms terms = table_spec_terms(t->what->spec);
-    return table_file_match(&f->head, &terms, t->wish->table, err);
+    int error = table_file_match(&f->head, &terms, w->table, err);
+    if (error < 0 || terms.keys == 0 || f->head.rows == 0 || t->largest_key < terms.keys)
+        return error;
+    return err_set(err, -ERANGE,
+                   "file %s has key %" PRIu64 ", but table '%s' of job %s has keys below %" PRIu64
+                   "; declare the table with keys of %" PRIu64 " or more (0: any key)",
+                   w->path, t->largest_key, w->table, w->options.job, terms.keys,
+                   t->largest_key + 1);
 }
 
 static int import_file(struct table_talk *t, struct table_file *f, struct err *err)
