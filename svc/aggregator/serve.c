@@ -167,8 +167,8 @@ static int serve_place(struct aggregator *a, uint64_t id,
         return serve_reply_failure(a, id, error, text);
     }
     snprintf(text, sizeof text,
-             "lane %u has no memory for %zu more %s: it holds %s for %s and may hold %s; "
-             "whoever runs gradpool serve can raise --%s-memory-max",
+             "lane %u has no memory for %zu more %s: it holds %s for %s and may hold %s; the "
+             "operator can raise --%s-memory-max of gradpool serve",
              request->lane, count, what,
              text_bytes(is_job ? placing.job_bytes : placing.held_bytes, held, sizeof held),
              is_job ? "this job" : "its jobs",

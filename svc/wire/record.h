@@ -40,8 +40,8 @@ enum record_kind {
     /* lane -> worker: the worker's copy is complete, and the lane will write later states to it
      * (W17) */
     RECORD_BACKED = 12,
-    /* The next four are for jobs with backup workers (W22). PASSED, leader lane -> ranks outside
-     * the set of a round: the set, or the takers of the round. */
+    /* The next four records are for jobs with backup workers (W22). PASSED, leader lane -> ranks
+     * outside the set of a round: the set, or the takers of the round. */
     RECORD_PASSED = 13,
     /* worker outside a set -> leader lane: the requested results have landed; the answer is
      * CLOSED */
@@ -50,7 +50,7 @@ enum record_kind {
     RECORD_GO_ON = 15,
     /* lane -> lowest rank of a set -> leader lane: sums over a sample of the round's gradients */
     RECORD_MEASURE = 16,
-    /* The next four are for tables (W25). Worker -> lane: a pull or push of rows. */
+    /* The next four records are for tables (W25). ROWS, worker -> lane: a pull or push of rows. */
     RECORD_ROWS = 17,
     RECORD_CLOCK = 18, /* worker -> lane: a clock of tables has ended; settings of a table */
     /* lane -> worker: smallest clock of a table's members; ranks that have not reached a clock */
