@@ -1,6 +1,6 @@
 /* Handles the coordinator's requests for exports and imports of tables: hold, read, write,
- * continue. Holds end with the connection to the coordinator, so no table waits for a lost
- * coordinator. svc/lane/RULES.md: A104. */
+ * continue. A held table applies no push. All holds end with the connection to the coordinator, so
+ * a lost coordinator blocks no table. svc/lane/RULES.md: A104. */
 #include "svc/lane/rows/bulk/bulk.h"
 
 #include "svc/aggregator/internal.h"

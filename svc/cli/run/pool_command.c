@@ -1,5 +1,5 @@
-/* gradpool run --workers-max: a pool with one job. Connects the pool to the service: looks at the
- * job are requests like those of `gradpool jobs`. */
+/* gradpool run --workers-max: a pool with one job. Connects the pool to the service, and requests
+ * the state of the job as `gradpool jobs` does. */
 #include "svc/base/clock.h"
 #include "svc/base/system/unique.h"
 #include "svc/base/text.h"
@@ -17,7 +17,7 @@
 #define FOLDER_PREFIX "gradpool-"
 #define JOB_BYTES_MAX 127
 
-/* Connection of the thread that looks at the job; NULL: none. */
+/* Connection of the thread that requests the state of the job; NULL: none. */
 struct pool_sight {
     const char *endpoint;
     struct channel *channel;
@@ -67,7 +67,7 @@ static int sight_read(const envelope *reply, const char *job, struct pool_look *
     return 0;
 }
 
-/* A connection that has failed is replaced at the next look. */
+/* Requests the state of the job. A connection that has failed is replaced by the next call. */
 static int sight_look(void *context, const char *job, struct pool_look *ret_look, struct err *err)
 {
     struct pool_sight *sight = context;
@@ -89,8 +89,8 @@ static int sight_look(void *context, const char *job, struct pool_look *ret_look
 
 /* --- command --- */
 
-/* The pool may have the key of a tenant. Its workers are dumpable again when they have executed
- * their program. */
+/* Prevents other processes of this user from reading the memory of the pool, which may contain the
+ * key of a tenant. A worker is dumpable again after it has executed its program. */
 static void protect_key(void) { (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 static const char *pool_find_mistake(const struct run_pool *o)
@@ -125,5 +125,6 @@ int run_pool(const struct run_pool *o)
     protect_key();
     int code = pool_run(&options);
     fflush(NULL);
-    _exit(code); /* no exit handler of a library runs beside the thread of the looks */
+    /* no exit handler of a library may run while the thread that requests the state still runs */
+    _exit(code);
 }

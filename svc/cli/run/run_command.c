@@ -34,14 +34,16 @@ const struct knob run_knobs[] = {
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
              KNOB_VARIABLE},
-    [NODES] = {"nodes", "N", "hosts that run as many workers each (default: 1)", KNOB_VARIABLE},
-    [NODE] = {"node", "I", "which of them this is, from 0 (default: 0)", KNOB_VARIABLE},
+    [NODES] = {"nodes", "N", "number of hosts, each with --workers workers (default: 1)",
+               KNOB_VARIABLE},
+    [NODE] = {"node", "I", "number of this host among --nodes, from 0 (default: 0)", KNOB_VARIABLE},
     [MASTER] = {"master", "HOST:PORT",
-                "where PyTorch's ranks meet: a port of node 0 that is free "
-                "(default: one of this host; needed with --nodes)",
+                "address at which PyTorch's ranks find each other: a free port of node 0 "
+                "(default: a port of this host; needed with --nodes)",
                 KNOB_VARIABLE},
     [PLAIN] = {"plain", NULL,
-               "workers print to where this would, their bytes as they are, without their rank"},
+               "workers write directly to standard output and error of this command, without "
+               "their rank"},
     {0},
 };
 
@@ -110,31 +112,35 @@ static void parse(int argc, char **argv, struct run *ret_run)
         .knobs = run_knobs,
         .set = set,
         .program = set_program,
-        .before = "Runs a program once for each worker and tells each its place: RANK, LOCAL_RANK, "
-                  "WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun does, "
-                  "GRADPOOL_JOB and GRADPOOL_ENDPOINT. Each line that they print has its rank "
-                  "before it. When one fails the others are ended, and when this is, all are.",
-        .after = "Examples:\n  gradpool run --workers 4 python3 train.py --epochs 3\n"
+        .before = "Runs a program once for each worker. Each worker has the variables RANK, "
+                  "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as "
+                  "with torchrun, and GRADPOOL_JOB and GRADPOOL_ENDPOINT. Each line of a "
+                  "worker's output begins with its rank. If a worker fails, the other workers "
+                  "are ended. If this command ends, all workers are ended (except with "
+                  "--workers-max).",
+        .after = "Examples:\n"
+                 "  gradpool run --workers 4 python3 train.py --epochs 3\n"
                  "  gradpool run --nodes 2 --node 1 --master node0:29500 --job big --workers 8 "
                  "python3 train.py\n\n"
-                 "Beside torchrun, which does not start on Debian 12 (PyTorch 1.13) unless it "
-                 "is given `-r 1 -t 1'. OMP_NUM_THREADS is 1 for more than one worker, if it is "
-                 "not set.\n\n"
-                 "A line is shown when it has ended, with LF or CR (a bar of progress), has waited "
-                 "half a second for its end, or is longer than 1 MiB. If another worker's comes "
-                 "before such a line goes on, the rest is a line of its own.\n\n"
-                 "Ctrl-C, and SIGTERM or SIGHUP to this process, reach each worker. 10 s later "
-                 "those that are left get SIGTERM, and 5 s after that SIGKILL; each further "
-                 "signal brings the next of these at once. When one has failed, the others get "
-                 "SIGTERM at once.\n\n"
-                 "With --workers-max the job can change its size while it trains: `gradpool resize "
-                 "JOB N'. The program is one for which workers join and leave "
-                 "(gradpool.elastic.Run). Workers write to files of the folder. A worker that "
-                 "dies is started again after 1, 2, 4, ... 60 s; one that fails three times "
-                 "without a step is not. If this command is killed, workers train on, and "
+                 "torchrun can be used instead; on Debian 12 (PyTorch 1.13) torchrun starts only "
+                 "with `-r 1 -t 1'. With more than one worker OMP_NUM_THREADS is 1, unless the "
+                 "variable is set.\n\n"
+                 "A line is printed when it ends, with LF or CR (a progress bar). An unfinished "
+                 "line is printed after half a second, or at 1 MiB. If another worker prints a "
+                 "line before the rest arrives, the rest is a line of its own.\n\n"
+                 "Ctrl-C, SIGTERM and SIGHUP are sent to each worker. Workers that still run "
+                 "receive SIGTERM 10 s later, and SIGKILL after 5 s more; each further signal "
+                 "starts the next of these steps at once. If a worker has failed, the other "
+                 "workers receive SIGTERM at once.\n\n"
+                 "With --workers-max the job can change its size while it trains: `gradpool "
+                 "resize JOB N'. The program must allow workers to join and leave "
+                 "(gradpool.elastic.Run). Workers write to files in the folder. A worker that "
+                 "dies is started again after 1, 2, 4, ... 60 s, but not after three failures "
+                 "without a step. If this command is killed, its workers continue to train, and "
                  "the same command with the same --folder adopts them.\n\n"
-                 "Exit code: that of the first worker that failed, 128 and the number where a "
-                 "signal has ended it, or this; 0 if none has; 2 a mistake on the command line."};
+                 "Exit code: that of the first worker that failed; 128 plus the number of the "
+                 "signal that has ended a worker or this command; 0 no worker has failed; 2 a "
+                 "mistake on the command line."};
     *ret_run = (struct run){.workers = 1, .nodes = 1, .pool.leave_ms = LEAVE_DEFAULT_MS};
     knobs_parse(&command, argc, argv, ret_run);
 }

@@ -1,6 +1,6 @@
-/* gradpool table: lists the tables of keyed rows of jobs, writes the rows of one to a file, or
- * stores the rows of a file in a new table. A table ends with its job, so there is no order to drop
- * one. svc/coordinator/RULES.md: K102; svc/state/README.md: D4. */
+/* gradpool table: lists the tables of keyed rows of jobs, writes the rows of a table to a file, or
+ * stores the rows of a file in a new table. A table ends with its job, so no order drops a table.
+ * svc/coordinator/RULES.md: K102; svc/state/README.md: D4. */
 #include "svc/cli/table/table.h"
 
 #include "svc/channel/table_spec.h"
@@ -90,15 +90,15 @@ static void table_parse(int argc, char **argv, struct table_wish *ret_wish)
         .set = table_set,
         .operand = table_operand,
         .before =
-            "list shows the tables of keyed rows of all jobs, or of one job: rows, memory, keys of "
-            "pulls and pushes, the smallest clock, and the rank that is furthest behind.\n\n"
+            "list shows the tables of keyed rows of all jobs, or of one job: rows, memory, keys "
+            "of pulls and pushes, the smallest clock, and the rank that is furthest behind.\n\n"
             "export writes keys, values and moments of a table to a file on this host while the "
             "job trains. With consistency bsp all rows are of one clock. Otherwise each lane is "
-            "read between two pushes. Pushes wait meanwhile, at most 20 s. The file is whole or "
-            "not there.\n\n"
+            "read between two pushes. Pushes wait meanwhile, at most 20 s. The command never "
+            "leaves an incomplete file.\n\n"
             "import stores the rows of such a file in a table of another job, with any number of "
-            "shards, that has the same dim, dtype, rule and initial values, and no rows yet. Pulls "
-            "and pushes wait meanwhile. If an import ends early, the job fails.",
+            "shards, that has the same dim, dtype, rule and initial values, and no rows yet. "
+            "Pulls and pushes wait meanwhile. If an import ends early, the job fails.",
         .after = "Examples:\n  gradpool table list words --json\n"
                  "  gradpool table export words users /backup/users.table\n"
                  "  gradpool table import words-2 users /backup/users.table\n\n"
@@ -270,7 +270,7 @@ static int import_all(struct table_talk *t, struct table_file *f, struct err *er
     return error;
 }
 
-/* Ends the hold without an effect if the file does not fit. */
+/* Compares the file with the table. If they do not match, ends the hold; no row has changed. */
 static int import_match(struct table_talk *t, const struct table_file *f, struct err *err)
 {
     const struct table_wish *w = t->wish;
