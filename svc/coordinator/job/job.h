@@ -48,7 +48,8 @@ struct tensor {
     struct hash_link by_name; /* in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    uint64_t elements, committed; /* newest committed round that a leaving rank sent; 0: none */
+    /* number of the newest committed round, from a rank that has left; 0: none */
+    uint64_t elements, committed;
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
@@ -83,18 +84,19 @@ enum share_how {
     SHARE_OVER,      /* every lane would exceed a limit, and the job must not be refused */
     SHARE_MOVED,     /* the former lane was lost, and each other lane would exceed a limit */
     SHARE_DRAINED,   /* the former lane was drained, and every other lane exceeds a limit */
-    SHARE_ORDERED,   /* an operator has ordered the move to this lane */
+    SHARE_ORDERED,   /* an operator ordered the move to this lane */
     /* growth emptied the former lane, and all jobs stay within their loss limits */
     SHARE_GATHERED,
     SHARE_RELIEVED, /* growth moved tasks from a lane on which a job exceeded its limit */
-    SHARE_NARROWED, /* growth tried fewer lanes for the job, or ended such a trial */
-    SHARE_SHIFTED,  /* the former lane was slow, or an experiment uses this lane */
+    /* growth moved the job to fewer lanes as an experiment, or ended such an experiment */
+    SHARE_NARROWED,
+    SHARE_SHIFTED, /* the former lane was slow, or an experiment uses this lane */
 };
 
 /* The pieces of a job on one lane, and the job's measurements there. */
 struct share {
     struct lane *lane;
-    uint32_t pieces; /* with shards of tables */
+    uint32_t pieces; /* number of pieces, and of shards of tables */
     uint64_t bytes;
     uint32_t open_task;
     uint64_t open_task_bytes;
@@ -108,7 +110,8 @@ struct share {
     uint64_t queue_ns, handled_ns, stalled_ns;
     uint64_t behind_ns; /* handled_ns minus lane time and waits for the core (K106) */
     enum share_how how;
-    /* Time at which the job got its first piece on the lane. Earlier measurements do not count. */
+    /* Time at which the job got its first piece on the lane. Measurements from before this time do
+     * not count. */
     uint64_t since_ns;
 };
 
@@ -124,14 +127,16 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
-    uint32_t entered; /* version of the membership at its join; 0: at the start of the job */
+    /* version of the membership when the worker joined; 0: at the start of the job */
+    uint32_t entered;
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool asks_entry, wants_entry; /* an EnterRequest is to be awaited (K108); has arrived */
+    /* the coordinator expects an EnterRequest (K108); the EnterRequest has arrived */
+    bool asks_entry, wants_entry;
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
-    /* CPU time of this connection in the coordinator before the session began */
+    /* CPU time that the coordinator had charged to this connection before the session began */
     uint64_t billed_ns;
     struct source process; /* pidfd, if the process runs on this host */
     uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
@@ -148,34 +153,36 @@ enum entering {
 
 /* Ranks of the job, and ranks that join or leave (folders membership/ and session/). */
 struct job_ranks {
-    uint32_t founding, wanted; /* ranks at the start; ranks that the last resize requested (K45) */
-    uint32_t version;          /* version of the membership; never decreases */
+    /* number of ranks at the start; number of ranks that the last resize requested (K45) */
+    uint32_t founding, wanted;
+    uint32_t version;    /* version of the membership; never decreases */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
     bool tells_leavers;  /* lanes are not yet informed of ranks that have left */
-    bool is_growing;     /* rank `grower` waits in gp_job_resize() for other ranks to join */
+    bool is_growing;     /* rank `grower` waits in gp_job_resize() until more ranks have joined */
     uint32_t grower;
     uint32_t claims;               /* operations that now block others, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
-    struct holding *holding;       /* a rank's hold at the end of an iteration; NULL: none */
-    struct stages *stages;         /* folder stage/; NULL: no rank has asked for one */
-    struct lane_said *said;        /* failure from a lane that will soon fail the job; NULL: none */
+    struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */
+    struct stages *stages;   /* state of folder stage/; NULL: no rank has requested a stage */
+    /* failure that a lane has reported and that will soon fail the job; NULL: none */
+    struct lane_said *said;
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
 struct table_list {
     struct list list;
     uint32_t count;
-    size_t shards; /* of all tables */
+    size_t shards; /* number of shards of all tables */
 };
 
 /* Index of the tensors by name, sums over all tensors, and the tables. */
 struct job_index {
     size_t capacity, pieces_count; /* allocated length of job.tensors; pieces of all tensors */
     struct hash_table by_name;
-    bool has_steps;       /* one of the tensors is that of step records (TERMS_STEPS_NAME) */
-    uint64_t bytes;       /* bytes of all tensors */
+    bool has_steps; /* a tensor of the job has the name TERMS_STEPS_NAME, which step records use */
+    uint64_t bytes; /* bytes of all tensors */
     uint64_t piece_bytes; /* maximum bytes of a piece or task in the declare in progress */
     struct table_list tables;
 };
@@ -209,7 +216,7 @@ struct job_figures {
     bool wants_pieces;    /* the next measurement requests the time of each piece */
     bool has_pieces;      /* lanes have sent the time of each piece */
     bool knows_tensors;   /* the lane time of each tensor is known */
-    uint64_t trained_ns;  /* last time at which the job trained or was about to begin */
+    uint64_t trained_ns;  /* last time at which the job trained or was about to train */
     uint64_t arrived_ns;  /* join of the first worker; 0: before this coordinator started */
     uint64_t feedback_ns; /* time from `arrived_ns` to the end of the first round; 0: unknown */
     uint64_t control_ns;  /* CPU time of ended connections of the job in the coordinator */
