@@ -48,8 +48,7 @@ struct tensor {
     struct hash_link by_name; /* in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    /* number of the newest committed round, from a rank that has left; 0: none */
-    uint64_t elements, committed;
+    uint64_t elements, committed; /* newest committed round that a leaving rank sent; 0: none */
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
@@ -84,13 +83,12 @@ enum share_how {
     SHARE_OVER,      /* every lane would exceed a limit, and the job must not be refused */
     SHARE_MOVED,     /* the former lane was lost, and each other lane would exceed a limit */
     SHARE_DRAINED,   /* the former lane was drained, and every other lane exceeds a limit */
-    SHARE_ORDERED,   /* an operator ordered the move to this lane */
+    SHARE_ORDERED,   /* an operator has ordered the move to this lane */
     /* growth emptied the former lane, and all jobs stay within their loss limits */
     SHARE_GATHERED,
     SHARE_RELIEVED, /* growth moved tasks from a lane on which a job exceeded its limit */
-    /* growth moved the job to fewer lanes as an experiment, or ended such an experiment */
-    SHARE_NARROWED,
-    SHARE_SHIFTED, /* the former lane was slow, or an experiment uses this lane */
+    SHARE_NARROWED, /* growth tested the job on fewer lanes, or ended such a test */
+    SHARE_SHIFTED,  /* the former lane was slow, or an experiment uses this lane */
 };
 
 /* The pieces of a job on one lane, and the job's measurements there. */
@@ -110,8 +108,7 @@ struct share {
     uint64_t queue_ns, handled_ns, stalled_ns;
     uint64_t behind_ns; /* handled_ns minus lane time and waits for the core (K106) */
     enum share_how how;
-    /* Time at which the job got its first piece on the lane. Measurements from before this time do
-     * not count. */
+    /* Time at which the job got its first piece on the lane. Older measurements do not count. */
     uint64_t since_ns;
 };
 
@@ -127,13 +124,11 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
-    /* version of the membership when the worker joined; 0: at the start of the job */
-    uint32_t entered;
+    uint32_t entered; /* version of the membership at its join; 0: at the start of the job */
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    /* the coordinator expects an EnterRequest (K108); the EnterRequest has arrived */
-    bool asks_entry, wants_entry;
+    bool asks_entry, wants_entry; /* an EnterRequest is expected (K108); has arrived */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     /* CPU time that the coordinator had charged to this connection before the session began */
@@ -153,9 +148,8 @@ enum entering {
 
 /* Ranks of the job, and ranks that join or leave (folders membership/ and session/). */
 struct job_ranks {
-    /* number of ranks at the start; number of ranks that the last resize requested (K45) */
-    uint32_t founding, wanted;
-    uint32_t version;    /* version of the membership; never decreases */
+    uint32_t founding, wanted; /* ranks at the start; ranks that the last resize requested (K45) */
+    uint32_t version;          /* version of the membership; never decreases */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
     bool tells_leavers;  /* lanes are not yet informed of ranks that have left */
@@ -166,8 +160,7 @@ struct job_ranks {
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */
     struct stages *stages;   /* state of folder stage/; NULL: no rank has requested a stage */
-    /* failure that a lane has reported and that will soon fail the job; NULL: none */
-    struct lane_said *said;
+    struct lane_said *said;  /* a lane's report that will soon fail the job; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
