@@ -1,7 +1,7 @@
-/* Advises operators: which running job could release a worker, so that a new job fits that fits on
- * no lane now. The advice is the result of packer/growth/elastic.h as a text. No job changes,
- * because this service neither starts nor ends workers (RULES.md: K49; packer/README.md: E1 to
- * E5). */
+/* Advises operators: if a new job fits on no lane, the log names a running job that could release a
+ * worker, so that the new job fits. The advice is the result of packer/growth/elastic.h as a text.
+ * No job changes, because this service neither starts nor ends workers (RULES.md: K49;
+ * packer/README.md: E1 to E5). */
 #include "svc/coordinator/placement/shrinking.h"
 
 #include "packer/growth/elastic.h"

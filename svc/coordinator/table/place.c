@@ -31,7 +31,7 @@ bool shards_are_ready(const struct job_table *table)
 
 /* --- placing --- */
 
-/* Returns whether the shards are sent again later, as pieces are (tell_lane.c). */
+/* Returns whether the shards are sent again later. The codes are those for pieces (tell_lane.c). */
 static bool shards_are_told_again(int code)
 {
     return call_went_unanswered(code) || code == -EAGAIN;
@@ -210,8 +210,8 @@ static void shards_take_held(struct job_table *table, const struct lane *lane,
     }
 }
 
-/* Compares the returning aggregator's tables with the store. No request makes a lane drop a single
- * table, so a table that is not in the store stays on its lane until its job ends. */
+/* Compares the returning aggregator's tables with the store. No request orders a lane to drop a
+ * single table, so a table that is not in the store stays on its lane until its job ends. */
 void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     struct service *s = a->service;

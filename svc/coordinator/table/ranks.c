@@ -1,5 +1,5 @@
 /* Sends lists of ranks that are gone, as releases without pieces. A lane ignores ranks that it has
- * dropped before, so a repeated list changes nothing. */
+ * removed before, so a repeated list changes nothing. */
 #include "svc/coordinator/table/ranks.h"
 
 #include "svc/base/log.h"
@@ -13,7 +13,7 @@ struct ranks_told {
     uint32_t job, lane;
 };
 
-/* A lane that has not answered gets the list again: with the next rank that is gone, or when its
+/* Handles a missing answer. The lane gets the list again when another rank has gone, or when its
  * aggregator is back. */
 static void ranks_answered(struct service *s, void *data, const envelope *reply, int code,
                            const char *text)
@@ -39,8 +39,8 @@ static void ranks_send(struct job *job, struct lane *lane, uint64_t *gone)
                   job->name, lane->id);
 }
 
-/* Returns whether any rank is gone. A regrouping removes a rank from tensors first, and then tells
- * all lanes of the job. */
+/* Returns whether any rank is gone. A rank that is still a member of tensors is left out: a
+ * regrouping removes it from the tensors first, and then informs all lanes of the job. */
 static bool ranks_find_gone(const struct job *job, uint64_t *ret_gone)
 {
     bool has_gone = false;
