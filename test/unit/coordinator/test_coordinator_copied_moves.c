@@ -297,7 +297,7 @@ static void a_task_whose_next_holder_is_lost_stays_and_gets_another_holder(void 
     kept_log_expect("the replica holder of the moving tasks was lost");
 }
 
-/* The source has not released the task yet. */
+/* At this point the source has not released the task yet. */
 static void a_holder_that_is_lost_after_the_switch_is_followed_at_once(void **state)
 {
     struct moving m = begin(*state);
