@@ -200,11 +200,11 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
         return error;
     note_shares(job, &answer, why);
     if (why == ASK_FOR_LOST)
-        deciding_log(job, "task of a lost lane goes", "tasks of a lost lane go", count, true,
+        deciding_log(job, "task of a lost lane moves", "tasks of a lost lane move", count, true,
                      &answer);
     else
-        deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
-                     &answer);
+        deciding_log(job, "task of a drained lane moves", "tasks of a drained lane move", count,
+                     true, &answer);
     /* A task is never divided. If the policy has divided the task, all its pieces move to the lane
      * of its first piece. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)

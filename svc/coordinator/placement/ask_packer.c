@@ -379,7 +379,7 @@ static void name_limit(const struct job *job, struct err *err)
                         : ppm == job->tenant->loss_limit_ppm ? "its tenant"
                                                              : "--loss-limit";
     text_append(err->text, sizeof err->text, "; its own limit is %g %%, by %s%s", ppm / 1e4, whose,
-                ppm <= LANES_OF_ITS_OWN_PPM ? ", and up to 1 % means lanes of its own" : "");
+                ppm <= LANES_OF_ITS_OWN_PPM ? ", and with up to 1 % a job shares no lane" : "");
 }
 
 static int refuse(const struct job *job, const struct packer_request *request, const char *reason,
@@ -413,7 +413,7 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
     if (drained)
         snprintf(
             reason, reason_bytes,
-            "all lanes that are up are drained; `gradpool drain lane %u --undo` gives one back",
+            "all lanes that are up are drained; `gradpool drain lane %u --undo` opens this lane",
             drained->id);
     else
         snprintf(reason, reason_bytes,

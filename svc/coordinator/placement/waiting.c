@@ -78,7 +78,7 @@ void waiting_end(struct job *job, bool goes_on)
     if (!job->waiting->waits_for)
         return;
     if (goes_on) {
-        log_info("job %s%s goes on", tenant_prefix(job->tenant, prefix), job->name);
+        log_info("job %s%s no longer waits", tenant_prefix(job->tenant, prefix), job->name);
         send_all(job, "", true);
     }
     forget(job);

@@ -321,7 +321,7 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
-    keeping_relieve(a, job, lane->id, "the holder does not reach the lane");
+    keeping_relieve(a, job, lane->id, "the holder cannot connect to the lane");
     a->service->on->job->holder_is_unfit(job, a, lane);
     job_each_piece (piece, tensor, job) {
         struct keeping *now = &piece->keeping;

@@ -65,7 +65,7 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     if (!job)
         return;
     if (!reply)
-        log_warn("job %s: lane %u did not take %zu pieces: %s; see the log of its aggregator",
+        log_warn("job %s: lane %u did not accept %zu pieces: %s; see the log of its aggregator",
                  job->name, placed->lane, placed->count, text);
     settle(job, placed, reply ? 0 : code, text);
     if (!reply && (code == -ETIMEDOUT || code == -EAGAIN))

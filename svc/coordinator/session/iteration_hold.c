@@ -119,7 +119,7 @@ static void give_up(struct holding *h, int code, const char *text)
 static void too_late(struct holding *h)
 {
     char text[2 * SESSION_NAME_BYTES];
-    snprintf(text, sizeof text, "%s has not come to the end of an iteration within %u s",
+    snprintf(text, sizeof text, "%s has not reached the end of an iteration within %u s",
              SESSION_NAME(h->job->sessions[h->rank]),
              (unsigned)(patience[h->scope].iteration_ns / NS_PER_S));
     give_up(h, -ETIMEDOUT, text);

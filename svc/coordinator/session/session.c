@@ -183,7 +183,7 @@ static void lost_in_order(struct session *session)
 void session_silent(struct session *session, uint64_t silent_ns)
 {
     char why[128];
-    snprintf(why, sizeof why, ": its host has answered nothing for %.1f s (--worker-timeout)",
+    snprintf(why, sizeof why, ": its host has sent no answer for %.1f s (--worker-timeout)",
              (double)silent_ns / (double)NS_PER_S);
     lost_because(session, why);
 }

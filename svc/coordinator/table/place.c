@@ -47,7 +47,7 @@ static void shards_settle(struct job_table *table, struct lane *lane, int code, 
     if (code == 0 || shards_are_told_again(code))
         return;
     snprintf(text, sizeof text,
-             "table '%s' of job %.127s: lane %u did not take its shards: %s; see the log of its "
+             "table '%s' of job %.127s: lane %u did not accept its shards: %s; see the log of its "
              "aggregator",
              table->name, table->job->name, lane->id, why);
     job_table_fail(table, NULL, code, text);
@@ -63,7 +63,7 @@ static void shards_answered(struct service *s, void *data, const envelope *reply
     if (!table || !lane)
         return;
     if (!reply)
-        log_warn("job %s: lane %u did not take shards of table '%s': %s; see the log of its "
+        log_warn("job %s: lane %u did not accept shards of table '%s': %s; see the log of its "
                  "aggregator",
                  job->name, told->lane, table->name, text);
     shards_settle(table, lane, reply ? 0 : code, text);

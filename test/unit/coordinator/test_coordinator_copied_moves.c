@@ -236,7 +236,7 @@ static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
     expect_ticket(m.k.owner, -ESTALE);
     expect_moved_with(&m, third);
     kept_log_expect("no replica holder has memory for copies of the moving tasks");
-    kept_log_expect("the holder does not reach the lane");
+    kept_log_expect("the holder cannot connect to the lane");
 }
 
 /* If no aggregator could store its copy after the move, a task moves only because of a drain. */

@@ -410,7 +410,7 @@ static void a_training_rank_that_declares_more_does_not_wait_for_late_workers(vo
     expect_let_go(&s, 1, hold);
     members_declared(s.workers[2].end, more, NULL);
     members_declared(late.end, id, NULL);
-    kept_log_expect(" has not come to the end of an iteration within ");
+    kept_log_expect(" has not reached the end of an iteration within ");
 }
 
 static void the_rank_is_held_until_the_late_worker_has_declared_all_tensors(void **state)

@@ -203,7 +203,7 @@ static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(
     print_message("# %ld allocations\n", n);
     kept_log_expect(": a message could not be sent: ");
     kept_log_expect("gradpool serve refused a connection: ");
-    kept_log_expect("the aggregator left its control connection");
+    kept_log_expect("the aggregator closed its control connection");
 }
 
 int main(void)
