@@ -90,7 +90,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* the address is in door.tcp from here on */
+    s->options->listen = NULL; /* from here on, door.tcp has the address */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
@@ -150,7 +150,7 @@ static int restore_row(void *context, const struct store_row *row)
     }
 }
 
-/* Returns whether every tensor has at least one piece. All other code relies on this. */
+/* Returns whether every tensor has at least one piece. Other functions do not check this again. */
 static bool is_whole(const struct service *s)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
@@ -232,8 +232,8 @@ static void destroy_objects(struct service *s)
 typedef void (*destroy_fn)(struct service *s);
 typedef int (*create_fn)(struct service *s);
 
-/* Frees the state of the rooms. The jobs, peers and aggregators were freed before, or
- * create_service() has failed. */
+/* Frees the state of the rooms. If create_service() failed, there are no jobs, peers and
+ * aggregators; otherwise the caller has freed them. */
 static void destroy_service(struct service *s)
 {
     static const destroy_fn rooms[] = {

@@ -123,8 +123,9 @@ static void job_is_over(struct job *job)
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     display_wake(s);
-    kept_check_soon(s, join_handle); /* a join may wait until this job has freed its name */
-    /* a declaration may wait for lanes that this job has left */
+    /* a join may be waiting for the end of this job, which had the same name */
+    kept_check_soon(s, join_handle);
+    /* a declare may be waiting for the lanes that this job has used */
     kept_check_soon(s, declare_handle);
 }
 

@@ -17,7 +17,7 @@ struct peer_hooks {
     bool (*answer_is_ready)(struct peer *p);
     /* The process of the session has ended, and all its messages have been handled. */
     void (*is_read_out)(struct peer *p);
-    /* The peer is about to be freed. The listener drops every pointer to it. */
+    /* The peer is about to be freed. Each listener removes its pointers to the peer. */
     void (*ends)(struct peer *p);
     /* A control connection has ended. It belonged to `a` or to `session`; the other argument is
      * NULL. */
@@ -70,8 +70,8 @@ struct job_hooks {
     void (*session_is_lost)(struct session *session);
     /* The worker has left its job with a goodbye. */
     void (*rank_has_left)(const struct session *session);
-    /* Returns whether a new worker may join as far as its pool is concerned. Otherwise the failure
-     * was sent. */
+    /* Returns whether the pool of a new worker allows the worker to join. Otherwise the listener
+     * has sent the failure. */
     bool (*may_join)(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
     /* Checks whether an operator may change the number of workers. Returns 0 or -EOPNOTSUPP. */
     int (*may_resize)(const struct job *job, struct err *err);

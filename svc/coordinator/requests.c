@@ -1,5 +1,5 @@
-/* Table of message handlers, by kind of message and role of the peer. A new request needs one more
- * line here. */
+/* Table of message handlers, by kind of message and role of the peer. A new kind of request needs
+ * one more line in this table. */
 #include "svc/coordinator/requests.h"
 #include "svc/coordinator/filing/filing.h"
 

@@ -23,7 +23,7 @@
 #define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S)
 #define CALL_DEADLINE_NS (10 * NS_PER_S) /* time for the answer of an aggregator */
 #define DRAIN_DEADLINE_NS (10 * NS_PER_S)
-/* Pause before work that failed for lack of memory, or at the store, is tried again. */
+/* Pause before another attempt after memory was missing or the store has failed. */
 #define RETRY_NS NS_PER_S
 
 enum service_phase { SERVICE_UP, SERVICE_DRAINING, SERVICE_DOWN };
@@ -54,8 +54,9 @@ struct identity {
 /* Timers for work that was postponed. */
 struct retries {
     struct service *service;
-    struct timer stranded; /* next attempt of work that failed for lack of memory or at the store */
-    /* end of the time in which the last refused replica holder may not be chosen */
+    /* next attempt to place pieces, after memory was missing or the store has failed */
+    struct timer stranded;
+    /* end of the time for which the last refused replica holder may not be chosen */
     struct timer unfit;
 };
 
@@ -97,8 +98,8 @@ static inline uint64_t piece_bytes_max(const struct service *s)
     return named ? named : PACKER_PIECE_BYTES_MAX;
 }
 
-/* Schedules a call of recovery_place_stranded() in RETRY_NS, after work has failed for lack of
- * memory or at the store. */
+/* Schedules a call of recovery_place_stranded() in RETRY_NS, because memory was missing or the
+ * store has failed. */
 static inline void service_retry_later(struct service *s)
 {
     timer_start(s->loop, &s->retries->stranded, clock_now_ns() + RETRY_NS);

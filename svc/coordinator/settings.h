@@ -1,4 +1,4 @@
-/* Settings and host of a service as texts, for a reader of a report. */
+/* Settings and host of a service as texts for reports. */
 #ifndef GRADPOOL_COORDINATOR_SETTINGS_H
 #define GRADPOOL_COORDINATOR_SETTINGS_H
 

@@ -25,7 +25,8 @@ static bool has_local_aggregators(const struct service *s)
     return false;
 }
 
-/* Returns why SIGTERM has to end the jobs, or NULL if jobs continue to train (K91, K93). */
+/* Returns the reason for which SIGTERM has to end the jobs, or NULL if jobs continue to train (K91,
+ * K93). */
 static const char *why_jobs_end(const struct service *s)
 {
     if (s->options->ends_jobs)
@@ -43,9 +44,9 @@ static size_t count_live_jobs(const struct service *s)
     return count;
 }
 
-/* Ends the process without its jobs. Aggregators that are still starting are ended first, because
- * no job uses them yet. For a move, snapshot or request in progress this is the same as a crash of
- * the coordinator. */
+/* Ends the process without ending its jobs. Aggregators that are still starting are ended first,
+ * because no job uses them yet. A move, snapshot or request in progress is treated as after a crash
+ * of the coordinator. */
 static void leave(struct service *s, size_t jobs)
 {
     char patience[64] = "as long as it takes";

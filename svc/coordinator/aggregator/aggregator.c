@@ -127,7 +127,7 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
 void aggregator_hung(struct aggregator *a)
 {
     bool is_local = a->process.fd >= 0;
-    log_error("%s has answered nothing for %.1f s (--aggregator-timeout): %s", AGGREGATOR_NAME(a),
+    log_error("%s has sent no answer for %.1f s (--aggregator-timeout): %s", AGGREGATOR_NAME(a),
               (double)liveness_silent_ns(a) / NS_PER_S,
               is_local ? "the service kills the process and starts another one"
                        : "the aggregator counts as lost; see its host");
@@ -171,7 +171,7 @@ void aggregator_away(struct aggregator *a, uint64_t grace_ns)
     if (a->state == AGGREGATOR_LOST)
         return;
     a->state = AGGREGATOR_AWAY;
-    calls_abandon(a, -ECONNRESET, "the aggregator left its control connection");
+    calls_abandon(a, -ECONNRESET, "the aggregator closed its control connection");
     a->service->on->aggregator->is_away(a);
     log_info("%s has lost its control connection", AGGREGATOR_NAME(a));
     bool remote = a->process.fd < 0;
@@ -263,7 +263,7 @@ void aggregator_attach(struct aggregator *a, struct peer *p)
         peer_break(a->peer);
         a->peer = NULL;
         a->state = AGGREGATOR_AWAY;
-        calls_abandon(a, -ECONNRESET, "the aggregator came back on another connection");
+        calls_abandon(a, -ECONNRESET, "the aggregator has opened another connection");
         a->service->on->aggregator->is_away(a);
     }
     a->peer = p;

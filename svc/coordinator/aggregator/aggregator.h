@@ -29,7 +29,7 @@ struct lane {
     /* Busy share of the lane between the last two measurements by growth, in millionths of the
      * time. */
     uint64_t load_ppm;
-    uint64_t load_bytes; /* bytes of all pieces on the lane */
+    uint64_t load_bytes; /* sum of the sizes of all pieces on the lane, in bytes */
     /* `shards`: number of pieces that are shards of tables. `planned`: number of pieces that the
      * declare now being handled will add. */
     uint32_t jobs, pieces, shards, planned;
@@ -38,7 +38,7 @@ struct lane {
     uint64_t piece_bytes, rank_bytes;
     /* Speed of the host's network interface, which all lanes of the host share; 0: unknown. */
     uint64_t network_bytes_per_s;
-    uint64_t shared_ns;   /* last time at which several jobs had pieces on the lane; 0: never */
+    uint64_t shared_ns; /* last time at which the lane had pieces of more than one job; 0: never */
     uint64_t withheld_by; /* number of the drain that has closed this lane for new tasks */
     /* Time of the last reply that contained rows about jobs. Later replies have no rows, because no
      * row has changed (K61). */
@@ -54,7 +54,7 @@ struct aggregator {
     uint64_t incarnation, identity;
     char *node;
     enum aggregator_state state;
-    bool is_stopping; /* a drain has been or is about to be requested */
+    bool is_stopping; /* a drain was requested, or the service is about to request it */
     struct peer *peer;
     struct leaving *leaving; /* the aggregator's request to leave; NULL: none */
     uint32_t former_slot;    /* slot that the aggregator used before it began to leave; 0: none */
@@ -76,8 +76,8 @@ struct aggregator {
     uint64_t measured_ns; /* time at which the last StatsReply arrived */
 };
 
-/* Creates an aggregator that is neither listed nor stored. `lanes_max`: capacity for lanes; their
- * addresses never change. Returns NULL if memory is missing. */
+/* Creates an aggregator that is neither in the list of aggregators nor in the store. `lanes_max`:
+ * capacity for lanes, whose addresses never change. Returns NULL if memory is missing. */
 struct aggregator *aggregator_create(struct service *s, uint32_t id, const char *node,
                                      size_t lanes_max);
 int aggregator_add_lane(struct aggregator *a, uint32_t id, const WIRE(LaneOffer) * offer);

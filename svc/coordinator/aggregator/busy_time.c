@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Finds the row of a lane. The row at index `place` is compared first, because rows keep their
- * order while the set of lanes does not change. */
+/* Finds the row of a lane. The row at index `place` is compared first, because a lane's row usually
+ * has the same index in each reply. */
 static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane, size_t place)
 {
     const WIRE(StatsReply) *reply = stats ? stats->stats_reply : NULL;

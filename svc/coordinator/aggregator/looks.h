@@ -1,5 +1,5 @@
-/* A look is one measurement of all aggregators at the same time. All readers share the results of a
- * look. */
+/* A look is one measurement of all aggregators at the same time. Several readers may share the
+ * results of one look. */
 #ifndef GRADPOOL_COORDINATOR_AGGREGATOR_LOOKS_H
 #define GRADPOOL_COORDINATOR_AGGREGATOR_LOOKS_H
 

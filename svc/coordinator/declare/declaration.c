@@ -63,8 +63,8 @@ static bool is_ready(const struct tensor *tensor)
     return true;
 }
 
-/* Answers the declare if all tensors are ready or one has failed. Returns whether it has
- * answered. */
+/* Answers the declare if all tensors are ready or one has failed. Returns whether an answer was
+ * sent. */
 static bool try_answer(struct wait *wait, struct job *job, const struct declared *declaration)
 {
     const struct session *session = wait->peer->session;

@@ -52,8 +52,8 @@ static void tables_send_routes(struct wait *wait, struct job *job,
         free(routes[i]);
 }
 
-/* Answers the declare if all tables are ready or one has failed. Returns whether the declare is
- * answered. */
+/* Answers the declare if all tables are ready or one has failed. Returns whether an answer was
+ * sent. */
 static bool tables_try_answer(struct wait *wait, struct job *job,
                               const struct declared_tables *declared)
 {

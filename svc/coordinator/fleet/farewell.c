@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process that is ending, and whose slot already belongs to another process. */
+/* A process that is ending. Its slot was freed, and may already have a new process. */
 struct farewell {
     struct list link; /* node in fleet.farewells */
     struct service *service;
@@ -37,13 +37,14 @@ static void ended(struct source *source, uint32_t events)
     s->on->aggregator->farewell_is_over(s);
 }
 
-/* Moves the process and its descriptor from the slot to a new farewell. */
+/* Moves the process and its pidfd from the slot to a new farewell. */
 static void take_process(struct slot *slot)
 {
     struct service *s = slot->service;
     struct farewell *f = calloc(1, sizeof *f);
     if (!f)
-        return; /* without memory for a farewell, the slot waits until this process has ended */
+        /* without memory for a farewell, the slot stays in use until this process has ended */
+        return;
     *f = (struct farewell){
         .service = s, .process = slot->process, .watch = {.fd = slot->watch.fd, .ready = ended}};
     list_init(&f->link);

@@ -9,7 +9,8 @@
  * process starts at once. With fixed ports (--data-port), the next process starts after the present
  * process has ended. */
 void fleet_leaves(struct aggregator *a);
-/* Returns whether a leaving aggregator still uses the ports of this slot. */
+/* Returns whether the former aggregator of this slot has not ended and still uses the slot's
+ * ports. */
 bool fleet_lacks_port(const struct slot *slot);
 /* Functions for ending processes whose slots were freed. farewells_kill() kills one process, and
  * farewells_end() all of them. farewells_are_over() returns whether all have ended.

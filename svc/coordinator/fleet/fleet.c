@@ -34,15 +34,15 @@ static struct aggregator *aggregator_of(const struct slot *slot)
 
 static bool has_aggregator(const struct slot *slot) { return aggregator_of(slot); }
 
-/* Returns whether an aggregator uses the slot and is not about to end. */
+/* Returns whether the slot has an aggregator that is not about to end. */
 static bool is_manned(const struct slot *slot)
 {
     const struct aggregator *a = aggregator_of(slot);
     return a && !a->is_stopping;
 }
 
-/* Returns whether jobs use an aggregator that is not lost. A failing slot ends the service only if
- * no job does. */
+/* Returns whether there is a job, and an aggregator that is not lost. A failing slot then does not
+ * end the service. */
 static bool others_are_needed(const struct service *s)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -325,7 +325,7 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* an aggregator that has joined receives the request over its connection */
+        /* a joined aggregator gets the request to end over its control connection */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);

@@ -45,8 +45,8 @@ struct fleet {
     size_t slots_count;
     struct list farewells; /* ending processes whose slots were freed (farewell.c) */
     struct timer leave_timer;
-    /* Called when all aggregators that end with the service have moved their tasks and replicas to
-     * other aggregators (order/leaving.c). NULL: no such move is in progress. */
+    /* Function to call when all aggregators that end with the service have moved their tasks and
+     * replicas to other aggregators (order/leaving.c). NULL: no such move is in progress. */
     leave_done_fn leave_done;
 };
 

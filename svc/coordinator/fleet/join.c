@@ -129,10 +129,11 @@ static void rejoin(struct aggregator *a, struct peer *p, uint64_t request,
                    const WIRE(AggregatorJoin) * join)
 {
     if (!same_lanes(a, join))
-        return peer_fail(p, request, -EINVAL,
-                         "%s came back with other lanes than before; start the aggregator with the "
-                         "same options, or as a new one",
-                         AGGREGATOR_NAME(a));
+        return peer_fail(
+            p, request, -EINVAL,
+            "%s has connected again with other lanes than before; start the aggregator with the "
+            "same options, or as a new one",
+            AGGREGATOR_NAME(a));
     take_costs(a, join);
     aggregator_attach(a, p);
     log_info("%s is connected again", AGGREGATOR_NAME(a));

@@ -5,10 +5,11 @@
 #include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/coordinator/fleet/fleet.h"
 
-/* Returns how many more lanes may open. Lanes of starting aggregators count as open. */
+/* Returns how many more lanes may open. The lanes of aggregators that are still starting count as
+ * open. */
 size_t lanes_room(const struct service *s);
-/* Like lanes_room(), but lanes of starting aggregators do not count as open. For jobs that need a
- * lane at once. */
+/* Like lanes_room(), but the lanes of aggregators that are still starting do not count as open.
+ * Used for jobs that need a lane at once. */
 size_t lanes_room_now(const struct service *s);
 /* Opens a lane because a task is placed on it or moved to it. */
 void lane_open(struct lane *lane);

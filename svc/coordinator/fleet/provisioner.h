@@ -14,7 +14,8 @@
 struct provision {
     const char *join, *service; /* service: name of the service; NULL: none */
     const char *cores;
-    const char *grant; /* secret for one join; passed so that other users cannot read it */
+    /* secret for one join; not on the command line, where other users could read it */
+    const char *grant;
     const char *advertise, *interface_name, *allow_uids; /* NULL: the option is left out */
     uint32_t lanes_per_core, network_gbit; /* network_gbit 0: the option is left out */
     uint16_t data_port;

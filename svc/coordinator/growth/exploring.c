@@ -23,8 +23,10 @@
 #include <string.h>
 
 #define MARGIN_PPM 10000 /* margin below the loss limit, as in the packer (L1) */
-#define ROOM_STEPS 20    /* bisection steps of room_beside(), which finds the room to a millionth */
-#define PAUSE_LOOKS 64   /* maximum number of looks between two attempts to undo an experiment */
+/* number of steps of the bisection in room_beside(), enough for a result to a millionth */
+#define ROOM_STEPS 20
+/* largest number of measurements between two attempts to undo an experiment */
+#define PAUSE_LOOKS 64
 
 /* Lane of a piece before the experiment. Numbers are stored, because the piece or the lane may be
  * freed before the experiment is undone. */
@@ -53,7 +55,7 @@ struct spot {
     struct piece *piece;
 };
 
-/* Description of one job for the rules. */
+/* Description of one job, as input of the rules. */
 struct sight {
     struct explore_seen seen;
     struct explore_lane lanes[EXPLORE_LANES_MAX];
@@ -416,9 +418,9 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Returns whether an aggregator is away (disconnected) on which the job, or its experiment, has a
- * lane. Decisions wait until the aggregator is connected or lost, because its lanes can carry out
- * none. */
+/* Returns whether the job, or its experiment, has a lane on a disconnected aggregator. Decisions
+ * wait until this aggregator is connected or lost, because its lanes cannot carry out a
+ * decision. */
 static bool waits_for_lanes(const struct job *job)
 {
     const struct exploring *x = job->growth->exploring;
@@ -431,7 +433,7 @@ static bool waits_for_lanes(const struct job *job)
 }
 
 /* Returns whether the rules may examine the job now: no snapshot and no other move is in progress,
- * and the job has tensors. A job with tables only has nothing to move. */
+ * and the job has tensors. A job that has only tables cannot be moved. */
 static bool is_due(struct job *job)
 {
     struct err err;

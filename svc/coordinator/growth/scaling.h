@@ -26,7 +26,7 @@ void scaling_destroy(struct service *s);
 uint64_t scaling_hold_ns(uint64_t named_ns);
 /* Parks empty lanes in excess of --lanes-max after a restart (K33). */
 void scaling_restored(struct service *s);
-/* Handles a measured window: asks the rules for at most one decision, and begins to carry it
+/* Handles a measured window: gets at most one decision from the rules, and begins to carry it
  * out. */
 void scaling_window(struct service *s);
 /* Returns whether growth needs measurements although no job trains: a lane may park, or an
@@ -41,8 +41,8 @@ void scaling_joined(struct aggregator *a, const struct slot *slot);
 const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes);
 const char *scaling_verb_name(enum scale_verb verb);
 
-/* Called when a job's tasks have moved away from the lane, or could not be moved. The lane then
- * counts one leaving job fewer. */
+/* Called when a job's tasks have moved away from the lane, or could not be moved. Reduces the
+ * lane's number of leaving jobs by one. */
 void scaling_left(struct service *s, uint32_t lane);
 
 #endif

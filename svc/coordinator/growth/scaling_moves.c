@@ -20,7 +20,7 @@ struct trip {
     struct task_move *moves;
     struct task *tasks; /* sizes of the tasks in `moves`, from which batches are formed */
     size_t count, at, batch;
-    struct moved moved; /* sums over all batches of the trip until now */
+    struct moved moved; /* sums over the batches that have moved so far */
     trip_done_fn done;  /* NULL: the trip belongs to growth */
 };
 

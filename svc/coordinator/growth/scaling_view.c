@@ -245,9 +245,8 @@ static bool wants_alone(const struct job *job)
            !job_is_idle(job);
 }
 
-/* Returns the number of lanes that is enough for the job; 0: unknown. An idle job cannot be
- * measured. With --explore the number stays unknown, because growth would undo the moves of
- * experiments. */
+/* Returns how many lanes are enough for the job; 0: unknown. An idle job cannot be measured. With
+ * --explore the number stays unknown, because growth would undo the moves of experiments. */
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =
@@ -283,7 +282,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
 
 struct sizes {
     size_t lanes, jobs, pieces, pieces_most; /* pieces_most: largest number of pieces of one job */
-    size_t shares;                           /* of lanes, of all jobs */
+    size_t shares; /* number of shares: over all jobs, the number of lanes of each job */
 };
 
 static struct sizes count(const struct service *s)

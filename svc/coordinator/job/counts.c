@@ -1,6 +1,6 @@
-/* Owns struct job_counts. A lane counts on as long as it serves the job, so the sum over all lanes
- * only grows. Lanes are peers: lists of different lengths, or of more ranks than the job has, are
- * ignored. */
+/* Owns struct job_counts. A lane never resets its counts while it serves the job, so the sum over
+ * all lanes only grows. Counts from a lane are checked: lists of different lengths, or of more
+ * ranks than the job has, are ignored. */
 #include "svc/coordinator/job/counts.h"
 
 #include "svc/base/log.h"
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 struct job_counts {
-    WIRE(RoundCounts) left;   /* of lanes that no longer serve the job */
+    WIRE(RoundCounts) left;   /* sums of the counts of lanes that no longer serve the job */
     WIRE(RoundCounts) before; /* sum at the beginning of the window */
     bool is_told[WORKERS_MAX];
 };
@@ -55,7 +55,7 @@ static struct job_counts *counts_of(struct job *job)
     return c;
 }
 
-/* Gives an empty sum its arrays, of the job's ranks. */
+/* Allocates the arrays of an empty sum, with one entry for each rank of the job. */
 static bool counts_make_room(const struct job *job, void *(*take)(void *, size_t), void *context,
                              WIRE(RoundCounts) * sum)
 {
@@ -79,7 +79,8 @@ static bool counts_are_valid(const struct job *job, const WIRE(RoundCounts) * co
            counts->n_dropped == counts->n_counted && counts->n_scale_ns == counts->n_counted;
 }
 
-/* Adds sound counts. Only the lane that leads the rounds now knows the times of ranks. */
+/* Adds the counts of one lane if its lists have valid lengths. The times of ranks are known only to
+ * the lane that now leads the rounds. */
 static void counts_add(WIRE(RoundCounts) * sum, const WIRE(RoundCounts) * counts)
 {
     sum->rounds += counts->rounds;
@@ -158,7 +159,7 @@ void counts_look(struct job *job)
     WIRE(RoundCounts) now = GRADPOOL__WIRE__ROUND_COUNTS__INIT;
     bool is_known = counts_sum(job, counts_take, NULL, &now);
     struct job_counts *c = is_known ? counts_of(job) : NULL;
-    /* a measurement that lacks a lane has fewer rounds than the one before */
+    /* if the counts of a lane are missing, there are fewer rounds than at the last measurement */
     if (!c || now.rounds < c->before.rounds + COUNTS_WINDOW)
         return counts_release(&now);
     counts_look_at(job, c, &now);

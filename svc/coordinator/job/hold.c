@@ -1,6 +1,6 @@
-/* Holds: for some time after an operator's order, growth does not move the job. Owns
- * job->growth->ordered_until_ns. A hold does not delay the new placement of pieces of a lost lane,
- * nor a later order. */
+/* A hold begins with an operator's order to move tasks of a job. During the hold growth does not
+ * move the job. Owns job->growth->ordered_until_ns. A hold delays neither later orders nor the new
+ * placement of pieces of a lost lane. */
 #include "svc/coordinator/job/hold.h"
 
 #include "svc/base/log.h"

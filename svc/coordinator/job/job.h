@@ -87,14 +87,14 @@ enum share_how {
     /* growth emptied the former lane, and all jobs stay within their loss limits */
     SHARE_GATHERED,
     SHARE_RELIEVED, /* growth moved tasks from a lane on which a job exceeded its limit */
-    SHARE_NARROWED, /* growth tried fewer lanes for the job, or ended such a trial */
+    SHARE_NARROWED, /* growth tested the job on fewer lanes, or ended such a test */
     SHARE_SHIFTED,  /* the former lane was slow, or an experiment uses this lane */
 };
 
 /* The pieces of a job on one lane, and the job's measurements there. */
 struct share {
     struct lane *lane;
-    uint32_t pieces; /* with shards of tables */
+    uint32_t pieces; /* number of pieces, and of shards of tables */
     uint64_t bytes;
     uint32_t open_task;
     uint64_t open_task_bytes;
@@ -108,7 +108,7 @@ struct share {
     uint64_t queue_ns, handled_ns, stalled_ns;
     uint64_t behind_ns; /* handled_ns minus lane time and waits for the core (K106) */
     enum share_how how;
-    /* Time at which the job got its first piece on the lane. Earlier measurements do not count. */
+    /* Time at which the job got its first piece on the lane. Older measurements do not count. */
     uint64_t since_ns;
 };
 
@@ -128,10 +128,10 @@ struct session {
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool asks_entry, wants_entry; /* an EnterRequest is to be awaited (K108); has arrived */
+    bool asks_entry, wants_entry; /* an EnterRequest is expected (K108); has arrived */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
-    /* CPU time of this connection in the coordinator before the session began */
+    /* CPU time that the coordinator had charged to this connection before the session began */
     uint64_t billed_ns;
     struct source process; /* pidfd, if the process runs on this host */
     uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
@@ -153,29 +153,29 @@ struct job_ranks {
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
     bool tells_leavers;  /* lanes are not yet informed of ranks that have left */
-    bool is_growing;     /* rank `grower` waits in gp_job_resize() for other ranks to join */
+    bool is_growing;     /* rank `grower` waits in gp_job_resize() until more ranks have joined */
     uint32_t grower;
     uint32_t claims;               /* operations that now block others, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
-    struct holding *holding;       /* a rank's hold at the end of an iteration; NULL: none */
-    struct stages *stages;         /* folder stage/; NULL: no rank has asked for one */
-    struct lane_said *said;        /* failure from a lane that will soon fail the job; NULL: none */
+    struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */
+    struct stages *stages;   /* state of folder stage/; NULL: no rank has requested a stage */
+    struct lane_said *said;  /* a lane's report that will soon fail the job; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
 struct table_list {
     struct list list;
     uint32_t count;
-    size_t shards; /* of all tables */
+    size_t shards; /* number of shards of all tables */
 };
 
 /* Index of the tensors by name, sums over all tensors, and the tables. */
 struct job_index {
     size_t capacity, pieces_count; /* allocated length of job.tensors; pieces of all tensors */
     struct hash_table by_name;
-    bool has_steps;       /* one of the tensors is that of step records (TERMS_STEPS_NAME) */
-    uint64_t bytes;       /* bytes of all tensors */
+    bool has_steps; /* a tensor of the job has the name TERMS_STEPS_NAME, which step records use */
+    uint64_t bytes; /* bytes of all tensors */
     uint64_t piece_bytes; /* maximum bytes of a piece or task in the declare in progress */
     struct table_list tables;
 };
@@ -209,7 +209,7 @@ struct job_figures {
     bool wants_pieces;    /* the next measurement requests the time of each piece */
     bool has_pieces;      /* lanes have sent the time of each piece */
     bool knows_tensors;   /* the lane time of each tensor is known */
-    uint64_t trained_ns;  /* last time at which the job trained or was about to begin */
+    uint64_t trained_ns;  /* last time at which the job trained or was about to train */
     uint64_t arrived_ns;  /* join of the first worker; 0: before this coordinator started */
     uint64_t feedback_ns; /* time from `arrived_ns` to the end of the first round; 0: unknown */
     uint64_t control_ns;  /* CPU time of ended connections of the job in the coordinator */

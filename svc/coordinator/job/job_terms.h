@@ -10,9 +10,10 @@
 
 /* Terms of a job, from its first worker or from the operator of a dry run. */
 struct job_terms {
-    bool continues;             /* the job continues after the loss of workers */
-    bool is_elastic;            /* ranks may join and leave */
-    enum durability durability; /* UNSAID: no worker has joined since the restart */
+    bool continues;  /* the job continues after the loss of workers */
+    bool is_elastic; /* ranks may join and leave */
+    /* UNSAID: unknown, because no worker has joined since the restart */
+    enum durability durability;
     /* limit that the job's workers requested, in millionths; 0: none */
     uint32_t loss_limit_ppm;
     uint32_t lane_wait_ms, answer_ms; /* timeouts from the job's workers; 0: unknown */

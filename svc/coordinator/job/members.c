@@ -30,8 +30,9 @@ uint32_t members_training(const struct job *job)
     return count ? count : 1;
 }
 
-/* Returns whether new tensors begin without late workers: in a job with step records, as long as
- * other ranks of the tensor remain. The late workers enter all tensors together (K108). */
+/* Returns whether late workers are left out of the first members of a new tensor: in a job with
+ * step records, if the tensor has a rank that is no late worker. The late workers then enter all
+ * tensors together (K108). */
 static bool begins_without_late(const struct tensor *tensor)
 {
     const struct job *job = tensor->job;

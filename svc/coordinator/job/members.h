@@ -15,14 +15,14 @@ uint32_t members_training(const struct job *job);
 /* Returns whether this rank of an elastic job has left or was lost. Its declares are then
  * ignored. */
 bool members_is_gone(const struct job *job, uint32_t rank);
-/* Sets the members of a new tensor: all members of the job that are in the tensor's set of ranks,
- * in a job with step records without late workers that have not entered. */
+/* Sets the members of a new tensor: all members of the job that are in the tensor's set of ranks.
+ * In a job with step records, late workers that have not entered are left out. */
 void members_begin(struct tensor *tensor);
 /* Returns the terms of the tensor as they are sent to lanes, with the present members as the set of
  * ranks. The result is the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
-/* Returns whether the worker takes part in the tensor's rounds. A late worker does after the lanes
- * have added its rank. */
+/* Returns whether the worker takes part in the tensor's rounds. A late worker takes part after the
+ * lanes have added its rank. */
 bool members_has_entered(const struct tensor *tensor, const struct session *session);
 /* Returns whether the rank is a late worker that has not entered any tensor yet. No lane knows such
  * a rank. */

@@ -28,8 +28,8 @@ struct share *jobs_share(struct job *job, struct lane *lane)
     return &grown[job->shares_count++];
 }
 
-/* Adds the counters of an ended share to the sums of the job. Without this the job's totals would
- * decrease (K15). */
+/* Adds the counters of an ended share to the job's sums, so that the job's totals never decrease
+ * (K15). */
 static void leave(struct job *job, const struct share *share)
 {
     const WIRE(JobUse) *use = jobs_use_of(job, share);
@@ -109,7 +109,7 @@ void jobs_forget_shares(struct job *job, const struct aggregator *a)
 }
 
 /* Adds a piece or a shard to the sums of the lane and of the job's share. Returns false if memory
- * is missing; the piece then stays stranded until another attempt. */
+ * is missing. The piece then has no lane until another attempt succeeds. */
 static bool share_add(struct job *job, struct lane *lane, uint64_t bytes)
 {
     struct share *share = jobs_share(job, lane);
@@ -151,7 +151,8 @@ void piece_detach(struct tensor *tensor, struct piece *piece)
     if (!piece->lane)
         return;
     share_remove(tensor->job, piece->lane, tensor_bytes(tensor, piece->elements));
-    piece->regroups = false; /* the next lane receives the piece without a release */
+    /* the piece can be sent to its next lane without a release by the former lane */
+    piece->regroups = false;
     piece->lane = NULL;
     piece->state = PIECE_STRANDED;
 }

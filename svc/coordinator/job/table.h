@@ -27,7 +27,7 @@ struct job_table {
     char *failure; /* reason that was sent to workers; NULL: the table has not failed */
     int failure_code;
     uint64_t ranks[RANKS_WORDS]; /* the ranks that have declared the table */
-    struct job_shard *shards;    /* terms->shards of them */
+    struct job_shard *shards;    /* array of terms->shards shards */
 };
 
 #define job_each_table(table, job) \
@@ -60,8 +60,8 @@ int job_shard_restore(struct job_table *table, const struct store_piece *row);
  * table, except `except`. A second call has no effect. */
 void job_table_fail(struct job_table *table, const struct session *except, int code,
                     const char *text);
-/* Sends the failure of a failed table to a rank that has declared it and may have missed the
- * message. */
+/* Sends the failure of a failed table to a rank that has declared the table. The first message may
+ * not have reached the rank. */
 void job_table_send_failure(const struct job_table *table, const struct session *to);
 /* Returns the route of all shards. The message is one block, which the caller frees. Returns NULL
  * if memory is missing. */

@@ -113,7 +113,7 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
     tensor->committed = row->committed;
     if (*row->failure)
         tensor->failure = strdup(row->failure);
-    tensor->failure_code = -EINVAL; /* the store does not record the code */
+    tensor->failure_code = -EINVAL; /* a placeholder: the store does not record the code */
     return jobs_add_tensor(job, tensor);
 }
 

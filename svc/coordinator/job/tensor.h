@@ -18,8 +18,8 @@ void tensor_destroy(struct tensor *tensor);
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);
 void tensor_set_rank(struct tensor *tensor, uint32_t rank, bool on);
-/* Sends the failure of a tensor to a rank that has declared the tensor. The rank may have missed
- * the first message. */
+/* Sends the failure of a tensor to a rank that has declared the tensor. The first message may not
+ * have reached the rank. */
 void tensor_send_failure(const struct tensor *tensor, const struct session *to);
 /* Fails the tensor permanently. The reason is stored and sent to every rank that has declared the
  * tensor, except `except`. A second call has no effect. */

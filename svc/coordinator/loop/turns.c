@@ -13,14 +13,17 @@
 #define LEVEL_NS (256 * NS_PER_US)
 /* From this level on (131 ms of recent CPU time), a connection's work counts as expensive. */
 #define HEAVY_LEVEL 10
-/* Limit of recent CPU time for each percent of budget. A party that uses a share S of the thread
- * has recent CPU time of at most 2 S of a window, because recent time is halved in each window. */
+/* Limit of recent CPU time for each percent of a party's budget. Recent CPU time is halved in each
+ * window. A party that uses a share S of the thread therefore has recent CPU time of at most 2 S
+ * windows. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* Time within which a client sends its next request after an answer, even on a loaded host. */
+/* Time within which a client usually sends its next request after an answer, even on a loaded
+ * host. */
 #define REST_NS (250 * NS_PER_MS)
 
-/* Classes of turns. A lower key is served first. KEY_OVER: the party has exceeded its budget. Such
- * a turn is served after REST_NS without a turn of a lower key. */
+/* Classes of turns. The turn with the lowest key is served first. KEY_OVER: the party has exceeded
+ * its budget. A turn with such a key is served when no turn with a lower key was served for
+ * REST_NS. */
 enum turn_key { KEY_FIRST, KEY_LIGHT, KEY_HEAVY, KEY_OVER_LIGHT, KEY_OVER_HEAVY };
 
 static uint64_t usage_now(const struct usage *usage, uint64_t window)
@@ -237,7 +240,7 @@ void turns_take(struct turns *turns, uint64_t now_ns)
         list_entry(list_first(&party->levels[first_level(party)]), struct turn, link);
     enum party_kind kind = party->kind;
     leave_queue(turn);
-    if (party->waiting > 0) { /* the party is queued behind all others */
+    if (party->waiting > 0) { /* the party goes to the end of the queue */
         list_remove(&party->link);
         list_append(&turns->parties, &party->link);
     }

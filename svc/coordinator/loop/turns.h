@@ -50,7 +50,7 @@ struct turn {
 struct turns {
     struct list parties;
     uint64_t served_ns[TURN_KEYS]; /* time at which the last turn of each class ended */
-    /* the turn to which CPU time since `since_ns` will be charged; NULL: the service itself */
+    /* turn that is charged for CPU time since `since_ns`; NULL: the service itself */
     struct turn *payer;
     uint64_t since_ns;
 };

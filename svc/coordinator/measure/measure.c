@@ -196,7 +196,7 @@ static void note(struct job *job, enum profile_news news)
 }
 
 /* Measures one job. Returns whether the job has trained since the last measurement. The period of a
- * round is the one of the lane with the most lane time. */
+ * round is taken from the lane with the most lane time of the job. */
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
@@ -212,7 +212,7 @@ static bool measure(struct job *job)
             continue;
         lanes++;
         if (!look(job, share, &window)) {
-            /* a predicted value is not part of the sum */
+            /* a predicted value is not added to the sum */
             lanes_ns += share->seen.reference ? share->lane_ns : 0;
             is_alone &= share->lane->jobs == 1;
             continue;
@@ -242,8 +242,9 @@ static bool measure(struct job *job)
                                     .is_alone = is_alone};
     note(job, profile_add(job->profile, &sample));
     /* Requests the times of pieces until the times of the tensors are known: an earlier run may not
-     * have measured them, and a reply may be lost. A job that has only tables has no pieces, so its
-     * request would be repeated forever and delay the requests of other jobs. */
+     * have measured them, and a reply may be lost. Nothing is requested for a job that has only
+     * tables: such a job has no pieces, so the request would be repeated forever and delay the
+     * requests of other jobs. */
     job->figures->wants_pieces |=
         job->tensors_count > 0 && job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
     job->figures->trained_ns = clock_now_ns();
@@ -412,8 +413,8 @@ bool measuring_is_idle(const struct service *s)
     return list_is_empty(&s->jobs) || s->measuring->idle_looks >= IDLE_LOOKS;
 }
 
-/* Does not postpone a running timer: a job that declares one tensor after another calls this
- * function often, and the timer would never fire. */
+/* Never postpones a running timer. A job that declares one tensor after another calls this function
+ * often; if each call postponed the timer, the timer would never fire. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

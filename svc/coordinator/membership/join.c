@@ -190,8 +190,9 @@ static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
 
-/* Returns whether the job that now has this name cannot accept the join. A late worker may be
- * accepted even if other ranks have left. */
+/* Returns whether the job that now has this name cannot accept the join: the job has failed, the
+ * rank is taken, or the numbers of ranks differ. A late worker may be accepted even if other ranks
+ * have left. */
 static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
 {
     return job->failure || session_of(job, join->rank) || job->workers != room_of(join);

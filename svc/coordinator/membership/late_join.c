@@ -17,12 +17,12 @@
 #include <stdio.h>
 
 #define DECLARE_NS NS_PER_S      /* longest time between two declares of a late worker */
-#define ENTER_NS (10 * NS_PER_S) /* pause between two looks at an EnterRequest */
+#define ENTER_NS (10 * NS_PER_S) /* time after which a kept EnterRequest is handled again */
 
 bool entering_is_strict(const struct job *job) { return job->index->has_steps; }
 
-/* A worker without a connection counts as ahead: a coordinator that was started again does not know
- * yet whether the worker asks for its entry. */
+/* A worker without a connection counts as ahead: after its restart, a coordinator does not know yet
+ * whether the worker will request its entry. */
 bool entering_is_ahead(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
@@ -54,7 +54,7 @@ static void told_at_once(const struct job *job, const char *why)
     log_info("job %s: late workers enter in the middle of an iteration: %s", job->name, why);
 }
 
-/* Tries to hold a rank again after RETRY_NS. */
+/* Schedules another attempt to hold a rank, after RETRY_NS. */
 static void entering_wait(struct job *job, const char *why)
 {
     job->ranks->entering = ENTERING_NOT;
@@ -186,8 +186,8 @@ static bool lacks_tensors(const struct job *job)
     return false;
 }
 
-/* Returns whether a late worker will soon declare more tensors. A worker that asks for its entry
- * declares all tensors before. */
+/* Returns whether a late worker will soon declare more tensors. A worker requests its entry after
+ * it has declared all tensors. */
 static bool awaits_declares(const struct job *job)
 {
     bool is_strict = entering_is_strict(job);

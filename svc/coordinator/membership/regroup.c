@@ -256,8 +256,8 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     if (!r)
         return;
     r->has_failed =
-        /* The lane did not answer. The pieces are sent again, at the latest when the lane's
-         * aggregator is connected again (K9). */
+        /* true if the lane did not answer; the pieces are then sent again, at the latest when the
+         * lane's aggregator is connected again (K9) */
         !reply;
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
@@ -361,8 +361,8 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    /* Counted as one more call, so that an early answer does not end the step before all calls are
-     * sent. */
+    /* Counts this function as one more call, so that an early answer does not end the step before
+     * all calls are sent. */
     r->pending = 1;
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
         ask_regroup(job, job->shares[i].lane);
@@ -372,8 +372,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* Begins the regrouping again: the aggregator may have lost the releases, and its pieces may move
- * without a release. */
+/* Begins the regrouping again: the aggregator may not have received the releases, and its pieces
+ * may move to another lane without a release. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {

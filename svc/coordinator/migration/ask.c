@@ -77,7 +77,7 @@ int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     return error < 0 ? error : 0;
 }
 
-/* Calls `then` at once, without a message, if all pieces were undeclared. */
+/* If all pieces were undeclared, no message is needed, and `then` is called at once. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
                    void (*then)(struct migration *m))
 {

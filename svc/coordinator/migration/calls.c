@@ -166,7 +166,7 @@ static bool is_empty(const struct job *job, const struct lane *lane)
 }
 
 /* Handles the answer of a source. The migration does not wait for a disconnected or lost source:
- * when its aggregator returns, K9 makes it drop the pieces. */
+ * when its aggregator returns, the coordinator orders it to drop the pieces (K9). */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);
@@ -198,7 +198,7 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
 }
 
 /* Closes the connections to sources to which no message could be sent for lack of memory. After the
- * reconnect, the sources drop the pieces (K9). */
+ * reconnect, the coordinator orders the sources to drop the pieces (K9). */
 static void meet_again(struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -246,7 +246,7 @@ static bool is_told(const struct job *job, uint32_t piece, enum telling telling)
 }
 
 /* If memory for the list of pieces is missing, the lane's connection is closed. After the
- * reconnect, K9 decides which pieces the lane keeps. */
+ * reconnect, the lane's pieces are compared with the store (K9). */
 static void tell_all(struct migration *m, struct job *job, const uint32_t *order,
                      enum telling telling,
                      void (*tell)(struct migration *m, struct job *job, struct lane *lane,

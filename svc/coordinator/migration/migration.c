@@ -110,8 +110,8 @@ static void note_arriving(const struct migration *m, bool begins)
 static void report(struct timer *timer);
 static void migration_feed(struct migration *m, enum migrator_event event);
 
-/* The epoch is reserved here and stored with the new routes. A recovery between both gets a higher
- * epoch. */
+/* Reserves the epoch, which is stored later, together with the new routes. A recovery in the
+ * meantime gets a higher epoch. */
 void migration_begin(struct migration *m, struct job *job)
 {
     timer_init(&m->over, report);
@@ -351,8 +351,9 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* Returns whether `a` holds, or begins to hold, replicas of moving pieces. Such a migration ends,
- * because no round completes without the holder, and a moving piece gets no new holder (K57). */
+/* Returns whether `a` stores, or begins to store, replicas of moving pieces. Without this holder no
+ * round of these pieces completes, and a moving piece gets no new holder, so the migration has to
+ * end (K57). */
 static bool waits_for_holder(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -402,7 +403,7 @@ void moving_aggregator_lost(struct aggregator *a)
     }
 }
 
-/* Ends the migrations of the job. The end of the job makes the sources drop its pieces. */
+/* Ends the migrations of the job. The sources drop its pieces because the job has ended. */
 void moving_end_job(struct job *job)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link) {

@@ -55,8 +55,8 @@ int moving_check(const struct job *job, struct err *err)
     if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s join or leave; try again later",
                        job->name);
-    /* A disconnected worker may miss the new route, and would not learn that the lane has released
-     * the pieces (K20). */
+    /* A disconnected worker may not receive the new route, and would not learn that the lane has
+     * released the pieces (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
             return err_set(
@@ -230,8 +230,8 @@ static void close_tasks(struct job *job, const struct search *search)
             job->shares[i].open_task = 0;
 }
 
-/* Drops the pieces of failed tensors. No worker uses these pieces, and a lane with pieces never
- * counts as empty. */
+/* Drops the pieces of failed tensors. No worker uses these pieces, but with them the lane would
+ * never count as empty. */
 static void drop_failed(struct job *job, const struct search *search)
 {
     job_each_piece (piece, tensor, job) {

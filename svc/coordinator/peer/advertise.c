@@ -58,8 +58,8 @@ static void choose_data_host(struct service *s, const char *host)
              host, loopback, found);
 }
 
-/* Returns whether only this host can connect to the service although --listen does not name a
- * loopback address. */
+/* Returns whether only this host can connect to the service, because the host name in --listen is
+ * resolved to a loopback address. */
 static bool listens_in_vain(const struct service *s)
 {
     const struct endpoint *e = &s->door->tcp->endpoint;

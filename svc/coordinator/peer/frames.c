@@ -37,7 +37,7 @@ int frames_admit(struct peer *p)
     if (bytes <= FRAME_BYTES_FREE || p->frame_bytes > 0)
         return 0;
     if (p->state != PEER_OPEN)
-        return -EAGAIN; /* the peer is being closed, so its message is dropped */
+        return -EAGAIN; /* the peer is about to be closed, so its message is dropped */
     if (p->aggregator) {
         channel_hold_frames(p->channel, CHANNEL_FRAME_BYTES_MAX);
         return 1;

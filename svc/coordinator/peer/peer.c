@@ -72,8 +72,8 @@ static void peer_gone(struct peer *p)
     s->on->peer->connection_ended(aggregator, session, end);
 }
 
-/* Handles a missed deadline. While the peer waits for its turn, the coordinator causes the delay,
- * so the deadline is extended. */
+/* Handles a missed deadline. If the peer is queued for its turn, the coordinator itself causes the
+ * delay, so the deadline is extended. */
 static void peer_expired(struct timer *timer)
 {
     struct peer *p = container_of(timer, struct peer, timer);
@@ -108,8 +108,8 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input, unless the peer waits for a turn or reading is paused. While a peer waits
- * whose connection has ended, its descriptor is not watched at all, because epoll would report the
+/* Watches for input, unless the peer is queued for a turn or reading is paused. If the connection
+ * of a queued peer has ended, its descriptor is not watched at all, because epoll would report the
  * end again and again. */
 static void update_events(struct peer *p)
 {
@@ -155,8 +155,8 @@ void peer_fail_memory(struct peer *p, uint64_t id)
               "gradpool serve has no memory for the answer to a request; raise its memory limit");
 }
 
-/* Returns whether the connection needs a key. Connections over the Unix socket, and over TCP from
- * this host, need none. With --insecure, connections from other hosts need none either (K10). */
+/* Returns whether the connection needs a key. No key is needed over the Unix socket, and over TCP
+ * from this host. With --insecure, no key is needed over TCP from other hosts either (K10). */
 static bool needs_key(const struct peer *p)
 {
     const struct coordinator_options *o = p->service->options;

@@ -44,7 +44,7 @@ struct peer {
     uint64_t heard_ns;
     /* Time of the next check of the peer's host (session/host_silence.c); 0: not checked. */
     uint64_t look_ns;
-    uint32_t silent_looks; /* number of consecutive checks without a sign of life */
+    uint32_t silent_looks; /* number of consecutive checks in which the host had sent nothing */
     bool was_seen;         /* the peer has had a turn in the event loop */
     bool is_held;          /* reading is suspended (K101) */
     /* the connection has ended; the remaining messages are read without a pause */
@@ -53,7 +53,7 @@ struct peer {
     bool process_ended;
     struct list own_waits;  /* unanswered requests of the peer */
     uint32_t waits;         /* number of entries of own_waits */
-    uint32_t frame_bytes;   /* memory reserved for a long message; 0: none */
+    uint32_t frame_bytes;   /* bytes reserved for a long message; 0: none */
     struct list frame_link; /* node in door.frames_waiting (frames.c) */
 };
 

@@ -25,8 +25,8 @@ static uint64_t descriptors(void)
     return limit.rlim_cur > 4 * KEPT_BACK ? limit.rlim_cur - KEPT_BACK : limit.rlim_cur / 4 * 3;
 }
 
-/* The descriptors are counted: the number of the newest descriptor is no measure, because the
- * kernel reuses low numbers. */
+/* Counts the descriptors. The number of the newest descriptor would not show how many are in use,
+ * because the kernel reuses low numbers. */
 bool visitors_are_many(const struct service *s)
 {
     return s->door->outer_descriptors >= descriptors();

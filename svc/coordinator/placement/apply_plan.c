@@ -89,7 +89,7 @@ static void note_shares(struct job *job, const struct answer *answer, enum ask_f
             continue;
         lane_open(lane);
         share->how = answer->how;
-        /* A migration moves the measured lane time together with these tasks. */
+        /* a migration moves the measured lane time together with the tasks */
         bool goes_along = why == ASK_FOR_LEAVING || why == ASK_FOR_ENDING;
         if (planned->lane_ns > 0 && !goes_along)
             share->lane_ns = planned->lane_ns;
@@ -200,13 +200,13 @@ static int plan_tasks(struct job *job, struct task *tasks, size_t count, enum as
         return error;
     note_shares(job, &answer, why);
     if (why == ASK_FOR_LOST)
-        deciding_log(job, "task of a lost lane goes", "tasks of a lost lane go", count, true,
+        deciding_log(job, "task of a lost lane moves", "tasks of a lost lane move", count, true,
                      &answer);
     else
-        deciding_log(job, "task of a drained lane goes", "tasks of a drained lane go", count, true,
-                     &answer);
-    /* A task is never divided: if the policy has divided it, the whole task moves to the lane of
-     * its first piece. */
+        deciding_log(job, "task of a drained lane moves", "tasks of a drained lane move", count,
+                     true, &answer);
+    /* A task is never divided. If the policy has divided the task, all its pieces move to the lane
+     * of its first piece. */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         tasks[answer.plan.pieces[i].tensor].lane = answer.plan.pieces[i].lane;
     packer_plan_fini(&answer.plan);

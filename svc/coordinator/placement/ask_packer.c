@@ -170,8 +170,8 @@ static bool is_offered(const struct lane *lane, enum ask_for why)
                               (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
-/* Returns whether a drained lane of a connected aggregator may be used. This is so only if no other
- * lane is left and the job would fail otherwise (K21). */
+/* Returns whether a drained lane of a connected aggregator may be used. Such a lane is used only if
+ * the service has no other lane, and the job would fail otherwise (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
     return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
@@ -215,8 +215,8 @@ size_t lanes_on_offer(const struct service *s)
     return count;
 }
 
-/* The period in a request is the period without other jobs, on as many lanes as a measurement would
- * use. On fewer lanes the job would delay its own rounds (L3 of packer). */
+/* The period in the request is the period without other jobs, on as many lanes as a measurement
+ * would use. On fewer lanes the job would delay its own rounds (L3 of packer). */
 size_t job_own_lanes(const struct job *job)
 {
     size_t lanes = lanes_on_offer(job->service);
@@ -270,7 +270,7 @@ static bool is_near(const struct job *job, const struct lane *lane)
 
 typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
 
-/* Shards go to lanes that share memory with every worker, if the service has any. */
+/* Shards go to lanes that share memory with every worker, if the service has such lanes. */
 static bool prefers_near(const struct job *job, lane_wanted_fn wanted, enum ask_for why)
 {
     list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
@@ -379,7 +379,7 @@ static void name_limit(const struct job *job, struct err *err)
                         : ppm == job->tenant->loss_limit_ppm ? "its tenant"
                                                              : "--loss-limit";
     text_append(err->text, sizeof err->text, "; its own limit is %g %%, by %s%s", ppm / 1e4, whose,
-                ppm <= LANES_OF_ITS_OWN_PPM ? ", and up to 1 % means lanes of its own" : "");
+                ppm <= LANES_OF_ITS_OWN_PPM ? ", and with up to 1 % a job shares no lane" : "");
 }
 
 static int refuse(const struct job *job, const struct packer_request *request, const char *reason,
@@ -401,7 +401,7 @@ static int refuse(const struct job *job, const struct packer_request *request, c
     return error;
 }
 
-/* Writes why no lane is offered. */
+/* Writes the reason for which no lane is offered. */
 static void say_why_none(const struct service *s, char *reason, size_t reason_bytes)
 {
     const struct lane *drained = NULL;
@@ -413,7 +413,7 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
     if (drained)
         snprintf(
             reason, reason_bytes,
-            "all lanes that are up are drained; `gradpool drain lane %u --undo` gives one back",
+            "all lanes that are up are drained; `gradpool drain lane %u --undo` opens this lane",
             drained->id);
     else
         snprintf(reason, reason_bytes,
@@ -422,8 +422,8 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
 }
 
 /* Returns whether the job may wait for an aggregator. Growth is off, so no aggregator is started
- * for the job. But one may join soon after a start of the service, or after the loss of the last
- * aggregator. */
+ * for the job. An aggregator may nevertheless join soon, after a start of the service or after the
+ * loss of the last aggregator. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return is_for_new(why) && request->lanes_count == 0 && !job->terms->is_trial &&
@@ -483,7 +483,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
-        request->timing = (struct packer_timing){0}; /* no limits of loss and bandwidth */
+        request->timing = (struct packer_timing){0}; /* without limits of loss and bandwidth */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
     if (error == -ENOSPC && waits_for_measure(job, request, why, err))

@@ -123,7 +123,8 @@ void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_l
         node->memory_bytes = left_of(node->memory_bytes, held_bytes(lane));
 }
 
-/* Returns the largest value of all lanes. Lanes of the same version have equal values. */
+/* Returns the largest cost of a piece on any lane. Lanes of the same version of gradpool have equal
+ * costs. */
 uint64_t budgets_piece_bytes(const struct job *job)
 {
     uint64_t most = 0;
@@ -142,7 +143,7 @@ uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes)
     uint64_t most = tensor->job->index->piece_bytes;
     uint64_t pieces = bytes / most + (bytes % most > 0);
     uint64_t cost = (pieces ? pieces : 1) * piece_bytes;
-    return cost ? cost : 1; /* a result of 0 would mean the tensor's own bytes */
+    return cost ? cost : 1; /* the packer would replace the value 0 by the tensor's own bytes */
 }
 
 /* --- refusals --- */
@@ -177,8 +178,8 @@ static bool would_fit(const struct packer_request *request, unsigned without)
     return true;
 }
 
-/* Returns the memory of the largest node, as its lanes report it. A limit of their cgroup is
- * included. */
+/* Returns the largest memory of any node, as its lanes report it. The reported memory is within the
+ * limit of the lanes' cgroup. */
 static uint64_t node_memory(const struct service *s)
 {
     uint64_t most = 0;

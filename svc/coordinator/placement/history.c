@@ -1,5 +1,6 @@
-/* Measurements of earlier runs. Owns their list, which is also in the store. An error here makes no
- * request fail: without a measurement the job is measured again (K16). */
+/* Measurements of earlier runs. Owns their list, which is also in the store. No request fails
+ * because of an error in this file: without a stored measurement the job is measured again
+ * (K16). */
 #include "svc/coordinator/placement/history.h"
 
 #include "svc/base/hash.h"
@@ -98,8 +99,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     const struct past *past = find(job);
     if (!past)
         return;
-    /* A complete list lacks only tensors that took almost no time, so the time of a missing tensor
-     * is set to 1. The value 0 would mean that the time is unknown. */
+    /* A complete list lacks only tensors that took almost no time. The time of a tensor that is not
+     * in the list is therefore set to 1 ns. The value 0 would stand for an unknown time. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile->used.period_ns == 0)
         profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
@@ -213,7 +214,8 @@ void profiles_keep(const struct job *job)
                         job->name);
     }
     past->times = known;
-    past->times.lanes_ns = job_tensors_ns(job); /* tables of a later run are measured again */
+    /* without the lane time of tables, which is measured again in a later run */
+    past->times.lanes_ns = job_tensors_ns(job);
     past->is_alone = profile_knows_alone(job->profile);
     past->narrow = job->profile->narrow;
     past->turn = ++s->history->turn;

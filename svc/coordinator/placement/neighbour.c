@@ -98,7 +98,7 @@ static size_t count_shares(const struct service *s)
 bool job_is_idle(const struct job *job)
 {
     uint64_t idle_ns = job->service->options->idle_ns;
-    /* lanes measure no pulls of a job whose tables have neither clocks nor pushes */
+    /* lanes do not measure pulls, so a job that only pulls rows is never counted as idle */
     if (job->index->tables.count > 0 && job->profile->now.period_ns == 0)
         return false;
     return clock_now_ns() - job->figures->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);

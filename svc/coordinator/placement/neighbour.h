@@ -47,8 +47,8 @@ uint64_t job_lane_ns(const struct job *job);
  * may move to other lanes; shards of tables may not. */
 uint64_t job_tensors_ns(const struct job *job);
 bool job_is_idle(const struct job *job);
-/* Like job_timing(), but for an idle job that was never measured, the times of a job without any
- * work are returned. */
+/* Like job_timing(), except for an idle job that was never measured: such a job gets the times of a
+ * job without any work. */
 struct packer_timing job_resident_timing(const struct job *job);
 /* Returns the lowest of the loss limits of the service, the tenant and the job, in millionths; 0:
  * no limit. */

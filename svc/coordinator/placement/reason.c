@@ -17,25 +17,26 @@ const char *share_why(enum share_how how)
     case SHARE_BY_POLICY: return "chosen by the policy";
     case SHARE_ALONE: return "a free lane, so that the job is measured without others";
     case SHARE_BESIDE:
-        return "no lane was free for a job that is not measured yet: this one had the least load";
+        return "no lane was free for a job that is not measured yet: this lane had the least load";
     case SHARE_FITS: return "every job stays within its loss limit there";
     case SHARE_OVER:
-        return "no lane is known to keep every job within its loss limit: this one had the least "
+        return "no lane is known to keep every job within its loss limit: this lane had the least "
                "load";
     case SHARE_MOVED:
-        return "the former lane was lost, and no lane keeps all limits: this one had the least "
+        return "the former lane was lost, and no lane keeps all limits: this lane had the least "
                "load";
     case SHARE_DRAINED:
-        return "the former lane was drained, and no lane keeps all limits: this one had the least "
+        return "the former lane was drained, and no lane keeps all limits: this lane had the least "
                "load";
-    case SHARE_ORDERED: return "an operator moved it there";
+    case SHARE_ORDERED: return "an operator moved the task to this lane";
     case SHARE_GATHERED:
         return "growth emptied the former lane; every job stays within its limit here";
     case SHARE_RELIEVED:
         return "on the former lane a job lost more than its limit; every job stays within its "
                "limit here";
-    case SHARE_NARROWED: return "a trial of how many lanes the job needs";
-    case SHARE_SHIFTED: return "the former lane, or this one, was slow for the job";
+    case SHARE_NARROWED: return "growth tests how many lanes the job needs";
+    case SHARE_SHIFTED:
+        return "the former lane was slow for the job, or an experiment uses this lane";
     case SHARE_UNKNOWN: break;
     }
     return "chosen before this start of the service";

@@ -1,7 +1,7 @@
-/* Advises operators: which running job could release a worker, so that a new job fits that fits on
- * no lane now. The advice is the result of packer/growth/elastic.h as a text. No job changes,
- * because this service neither starts nor ends workers (RULES.md: K49; packer/README.md: E1 to
- * E5). */
+/* Advises operators: if a new job fits on no lane, the log names a running job that could release a
+ * worker, so that the new job fits. The advice is the result of packer/growth/elastic.h as a text.
+ * No job changes, because this service neither starts nor ends workers (RULES.md: K49;
+ * packer/README.md: E1 to E5). */
 #include "svc/coordinator/placement/shrinking.h"
 
 #include "packer/growth/elastic.h"
@@ -77,8 +77,8 @@ static void say(struct job *arriving, const struct elastic_job *jobs,
     double then = elastic_rounds_per_s(&jobs->speed, jobs->has.workers, jobs->has.servers);
     snprintf(
         text, sizeof text,
-        "job %.100s does not fit: job %s%.100s would give %s for the least loss, %.2f rounds a "
-        "second instead of %.2f; the service does not order this yet",
+        "job %.100s does not fit: job %s%.100s would release %s at the least loss, %.2f rounds a "
+        "second instead of %.2f; the service does not do this itself, so resize that job",
         arriving->name, tenant_prefix(job->tenant, prefix), job->name, bundle_text(change->by),
         then, now);
     log_info("%s", text);

@@ -1,5 +1,5 @@
-/* Waits of jobs. The deadlines are timeouts of the worker: the connect timeout for a lane, the
- * request timeout for a measurement. A job that has lanes never waits here. */
+/* Waits of jobs. The deadline of a wait is a timeout of the worker: the connect timeout for a lane,
+ * the request timeout for a measurement. A job that has lanes never waits here. */
 #include "svc/coordinator/placement/waiting.h"
 
 #include "svc/base/log.h"
@@ -14,7 +14,7 @@
 
 #define LANE_NS (10 * NS_PER_S)   /* wait for a lane, if the worker sends no timeout */
 #define ANSWER_NS (60 * NS_PER_S) /* request timeout, if the worker sends none */
-/* margin by which a refusal reaches the worker before its timeout */
+/* a refusal is sent this time before the worker's timeout */
 #define ANSWER_PART_NS (2 * NS_PER_S)
 
 static uint64_t named_ns(uint32_t ms, uint64_t otherwise_ns)
@@ -78,7 +78,7 @@ void waiting_end(struct job *job, bool goes_on)
     if (!job->waiting->waits_for)
         return;
     if (goes_on) {
-        log_info("job %s%s goes on", tenant_prefix(job->tenant, prefix), job->name);
+        log_info("job %s%s no longer waits", tenant_prefix(job->tenant, prefix), job->name);
         send_all(job, "", true);
     }
     forget(job);

@@ -116,7 +116,7 @@ static void wait_for_lane(struct job *job, const struct aggregator *lost)
 {
     char text[ERR_TEXT_BYTES];
     snprintf(text, sizeof text,
-             "%s is gone, and no lane is left; the job goes on when an aggregator joins; see "
+             "%s is gone, and no lane is left; the job continues when an aggregator joins; see "
              "`gradpool status'",
              lost ? AGGREGATOR_NAME(lost) : "its aggregator");
     if (lost || !job->waiting->waits_for)

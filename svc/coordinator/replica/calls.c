@@ -1,6 +1,6 @@
-/* Messages about replicas: to lanes the holders of their pieces, to holders the lanes of the
- * pieces. Pieces with the same lane and holder share a message. A message is sent again until it is
- * answered. */
+/* Messages about replicas. A lane receives the holders of its pieces; a holder receives the lanes
+ * of the pieces. Pieces with the same lane and holder share a message. A message is sent again
+ * until it is answered. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -18,7 +18,7 @@
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t holder; /* the receiver; in a message to the lane, the holder that is named */
+    uint32_t holder; /* the receiver; in a message to a lane, the holder of the pieces */
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];
@@ -94,8 +94,8 @@ static size_t gather(struct job *job, struct copies_told *told, enum keeping_who
     return told->count;
 }
 
-/* Marks the pieces of a failed message. The message is then sent again, or another holder is chosen
- * (`is_unfit`). */
+/* Marks the pieces of a failed message as unknown to the receiver. The message is then sent again,
+ * or another holder is chosen (`is_unfit`). */
 static void forget_told(struct job *job, const struct copies_told *told, bool is_unfit)
 {
     for (size_t i = 0; i < told->count; i++) {
@@ -116,8 +116,8 @@ static bool lacks_room(const struct copies_told *told, int code)
     return told->whom == TELL_HOLDER && (code == -ENOSPC || code == -ENOMEM || code == -EMFILE);
 }
 
-/* Handles the answer. If there is none, the message is sent again when the receiver is back, unless
- * the receiver is lost. A holder without room for a new copy is replaced. */
+/* Handles the answer. If no answer has arrived, the message is sent again when the receiver is
+ * back, unless the receiver is lost. A holder without room for a new copy is replaced. */
 static void answered(struct service *s, void *data, const envelope *reply, int code,
                      const char *text)
 {

@@ -53,10 +53,10 @@ static bool may_keep(const struct aggregator *a, const struct lane *lane)
            clock_now_ns() >= a->unfit_until_ns;
 }
 
-/* Returns the score of a candidate; the highest is chosen. Drained aggregators have the lowest
- * scores. Aggregators on other hosts have higher scores, because all processes of a host fail
- * together. Among equals a hash of owner and job decides, so the choice does not change when other
- * aggregators join or leave. */
+/* Returns the score of a candidate. The candidate with the highest score is chosen. Drained
+ * aggregators have the lowest scores. Aggregators on other hosts have higher scores, because all
+ * processes of a host fail together. Among candidates of equal rank a hash of owner and job
+ * decides, so the choice does not change when other aggregators join or leave. */
 static uint64_t score(const struct aggregator *a, const struct job *job, const struct lane *lane)
 {
     char text[64];
@@ -104,7 +104,7 @@ static void set(struct piece *piece, uint32_t holder, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->holder ? now->holder_knows : now->former_knows;
-    /* a former holder becomes the holder again; its copy may be needed by the lane */
+    /* a former holder becomes the holder again; the lane may still need its copy */
     bool returns = holder == now->former;
     if (now->holder != holder)
         *now = (struct keeping){.holder = holder, .begins = !returns};
@@ -288,10 +288,10 @@ static void forget_formers(struct job *job, const struct lane *lane)
     job->copies->has_formers = false;
     job_each_piece (piece, tensor, job) {
         if (piece->lane == lane && piece->keeping.former) {
-            /* the lane may not have read the copy */
+            /* orders the former holder to drop a copy that the lane will not read */
             keeping_end_piece(job, piece->keeping.former, piece->id);
             piece->keeping.former = 0;
-            /* otherwise the lane would wait for the former holder */
+            /* the lane gets a new message, so that it does not wait for the former holder */
             piece->keeping.lane_knows = false;
         }
         job->copies->has_formers |= piece->keeping.former > 0;
@@ -321,7 +321,7 @@ void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane,
 
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane)
 {
-    keeping_relieve(a, job, lane->id, "the holder does not reach the lane");
+    keeping_relieve(a, job, lane->id, "the holder cannot connect to the lane");
     a->service->on->job->holder_is_unfit(job, a, lane);
     job_each_piece (piece, tensor, job) {
         struct keeping *now = &piece->keeping;
@@ -339,7 +339,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Sends to holders before they are replaced, because a new owner may need their copies. */
+/* First informs the present holders, then replaces them: a new owner may need the copies of the
+ * present holders. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_holders(job))

@@ -30,8 +30,8 @@ void keeping_check_all(struct service *s);
 void keeping_aggregator_back(struct aggregator *a);
 /* Called when an aggregator is lost, after its pieces were placed again or stranded. */
 void keeping_aggregator_lost(struct aggregator *a);
-/* Order holders to drop copies: of an ending job, of an undeclared tensor, of a piece with a new
- * holder. */
+/* Three functions that order holders to drop copies: of an ending job, of an undeclared tensor, of
+ * a piece with a new holder. */
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
 void keeping_end_piece(const struct job *job, uint32_t holder, uint32_t piece);

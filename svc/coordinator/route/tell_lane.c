@@ -65,7 +65,7 @@ static void lane_answered(struct service *s, void *data, const envelope *reply, 
     if (!job)
         return;
     if (!reply)
-        log_warn("job %s: lane %u did not take %zu pieces: %s; see the log of its aggregator",
+        log_warn("job %s: lane %u did not accept %zu pieces: %s; see the log of its aggregator",
                  job->name, placed->lane, placed->count, text);
     settle(job, placed, reply ? 0 : code, text);
     if (!reply && (code == -ETIMEDOUT || code == -EAGAIN))
@@ -118,8 +118,8 @@ static size_t gather(struct job *job, struct placed *placed, struct terms *terms
     return placed->count;
 }
 
-/* Returns the bytes of the job's backup terms, which belong to the job; none: the job has no backup
- * workers. */
+/* Returns the bytes of the job's backup terms, which the job owns. Returns no bytes for a job
+ * without backup workers. */
 static ProtobufCBinaryData telling_backup(const struct job *job)
 {
     const struct backup_terms *terms = &job->terms->backup;
@@ -229,7 +229,7 @@ void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t c
 {
     if (lane->aggregator->state != AGGREGATOR_UP)
         /* when the aggregator joins again, it lists its pieces, and the coordinator orders it to
-         * drop these */
+         * drop these pieces */
         return;
     lane_call(lane, dropped, NULL, 0, DROP_REQUEST, drop_request, .job_id = job_id,
               .pieces = pieces, .n_pieces = count);

@@ -1,6 +1,6 @@
-/* Tickets with which workers connect to lanes (wire W7). The coordinator creates a ticket and
- * sends it first to the lane, then to the worker. While a lane may come back, the worker does not
- * receive "lost": no other route would follow (K56). */
+/* Tickets with which workers connect to lanes (wire W7). The coordinator creates a ticket and sends
+ * it first to the lane, then to the worker. While a disconnected lane may still return, the worker
+ * does not receive "lost", because no new route would follow (K56). */
 #include "svc/coordinator/route/ticket.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -35,7 +35,7 @@ static void send_ticket(struct wait *wait, const struct grant *grant, const stru
                .ticket = {sizeof grant->connect, (uint8_t *)&grant->connect});
 }
 
-/* Handles the answer of the lane. If no answer has arrived but the lane may come back, the worker
+/* Handles the answer of the lane. If no answer has arrived and the lane may return, the worker
  * receives -EAGAIN and repeats its request (L38 of `client`). */
 static void granted(struct service *s, void *data, const envelope *reply, int code,
                     const char *text)

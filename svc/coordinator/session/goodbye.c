@@ -48,8 +48,8 @@ void leavers_changed(struct job *job)
     s->goodbyes->are_due = true;
 }
 
-/* Handles the answer. A message without an answer is sent again. A lane that has dropped the job
- * (-ENOENT) does not need it. */
+/* Handles the answer. A message without an answer is sent again, unless the lane has dropped the
+ * job (-ENOENT). */
 static void told(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     const struct goodbye_asked *asked = data;

@@ -55,9 +55,9 @@ static void look_at(struct peer *p, uint64_t now_ns)
     p->look_ns = now_ns + quiet_ns - silent_ns;
 }
 
-/* Runs the checks. After a late check the next one follows a full period later, so that an answer
- * in between is counted. The timer is off if no peer is checked, so an idle service does not wake
- * up. */
+/* Runs the checks. If a check is late, the next check follows a full period later, so that an
+ * answer that arrives in between is counted. The timer is off if no peer is checked, so an idle
+ * service does not wake up. */
 static void looks(struct timer *timer)
 {
     struct service *s = container_of(timer, struct silence, timer)->service;

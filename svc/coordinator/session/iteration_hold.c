@@ -119,7 +119,7 @@ static void give_up(struct holding *h, int code, const char *text)
 static void too_late(struct holding *h)
 {
     char text[2 * SESSION_NAME_BYTES];
-    snprintf(text, sizeof text, "%s has not come to the end of an iteration within %u s",
+    snprintf(text, sizeof text, "%s has not reached the end of an iteration within %u s",
              SESSION_NAME(h->job->sessions[h->rank]),
              (unsigned)(patience[h->scope].iteration_ns / NS_PER_S));
     give_up(h, -ETIMEDOUT, text);
@@ -211,8 +211,8 @@ static void note_rest(struct holding *h, bool rests)
     wait_until(h, h->rests ? rested_ns : h->until_ns);
 }
 
-/* The deadline is suspended while the rank takes a snapshot of its own job, because that operation
- * has its own deadline. */
+/* Suspends the deadline while the rank takes a snapshot of its own job, because a snapshot has its
+ * own deadline. */
 static void note_saving(struct holding *h, bool saves)
 {
     if (h->saves && !saves)
@@ -225,7 +225,7 @@ static void note_saving(struct holding *h, bool saves)
 static void take(struct holding *h, const WIRE(HeldRequest) * said)
 {
     if (h->is_held)
-        return; /* a message that describes the time before the hold is ignored */
+        return; /* the message was sent before the hold, so it is ignored */
     note_saving(h, said->state == GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES);
     switch (said->state) {
     case GRADPOOL__WIRE__HOLD_STATE__HOLD_SAVES: return;

@@ -28,8 +28,8 @@ bool holding_is_held(const struct job *job, enum hold_scope scope);
 void holding_end(struct job *job);
 /* Ends the hold in `wait_ns`, if a rank is held. */
 void holding_end_in(struct job *job, uint64_t wait_ns);
-/* Two functions that end a hold with an error, because the rank's connection or the job has
- * ended. */
+/* Each of the two functions ends a hold with an error: the rank's connection has ended, or the job
+ * has ended. */
 void holding_rank_gone(const struct session *session);
 void holding_job_ends(struct job *job);
 void holding_handle(struct peer *p, const envelope *message);

@@ -59,8 +59,8 @@ void kept_add(struct peer *p, const envelope *request, uint64_t timeout_ns, kept
     gradpool__wire__envelope__pack(request, kept->request);
     struct wait *wait = wait_create(p, request->id, timeout_ns, handle_again, kept);
     if (wait)
-        /* A kept request does not count as an open request. Some requests are kept until fewer
-         * requests are open, and would wait for each other forever. */
+        /* A kept request is not counted as an open request. Otherwise requests that are kept until
+         * there are fewer open requests would wait for each other forever. */
         wait_uncount(wait);
 }
 

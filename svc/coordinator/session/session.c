@@ -19,11 +19,11 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Time within which the reports about the connections of a dead process arrive. The kernel closes
- * all its connections at once. */
+/* Time within which the lanes' reports about the connections of a dead process arrive. The kernel
+ * closes all connections of a process at once. */
 #define ENDS_TOGETHER_NS NS_PER_S
-/* A living worker whose kernel has ended its connection knows the end, and connects again at once.
- * A lane waits for the next connection for BROKEN_NS. */
+/* A worker that is alive gets an error when its kernel ends the connection, and connects again at
+ * once. A lane waits for the next connection for BROKEN_NS. */
 #define INFORMED_NS (3 * NS_PER_S)
 #define BROKEN_NS (20 * NS_PER_S)
 
@@ -172,8 +172,8 @@ static void lost_because(struct session *session, const char *why)
 static void lost(struct session *session) { lost_because(session, ""); }
 
 /* Ends sessions in the order in which their processes ended. When a process dies, other ranks of
- * its job get an error and may end, too, and a turn may serve such a rank first. The error of the
- * job must name the process that ended first. */
+ * its job get an error and may end, too, and the coordinator may serve the connection of such a
+ * rank first. The error of the job must name the process that ended first. */
 static void lost_in_order(struct session *session)
 {
     if (first_to_end(session->job) == session)
@@ -183,7 +183,7 @@ static void lost_in_order(struct session *session)
 void session_silent(struct session *session, uint64_t silent_ns)
 {
     char why[128];
-    snprintf(why, sizeof why, ": its host has answered nothing for %.1f s (--worker-timeout)",
+    snprintf(why, sizeof why, ": its host has sent no answer for %.1f s (--worker-timeout)",
              (double)silent_ns / (double)NS_PER_S);
     lost_because(session, why);
 }
@@ -229,9 +229,10 @@ static bool is_broken(const struct session *session, uint64_t within_ns)
     return session->broken_ns > 0 && clock_now_ns() - session->broken_ns < within_ns;
 }
 
-/* Returns whether a worker without a pidfd is probably dead: its kernel has ended its connection to
- * the coordinator, and it has lost one to a lane. The kernel resets a connection, as firewalls do,
- * if the worker has not read all messages, for example because it was stopped. */
+/* Returns whether a worker without a pidfd is probably dead: its kernel has ended the connection to
+ * the coordinator, and a lane has lost its connection to the worker. The kernel resets a
+ * connection, as firewalls do, if the worker has not read all messages, for example because it was
+ * stopped. */
 static bool is_probably_dead(const struct session *session)
 {
     return session->process.fd < 0 && session->end != CHANNEL_ENDED_OTHERWISE &&
@@ -318,7 +319,7 @@ void session_broken(struct session *session, uint32_t lane)
 
 void session_attach(struct session *session, struct peer *p)
 {
-    holding_rank_gone(session); /* a rank that has connected again is no longer held */
+    holding_rank_gone(session); /* the rank has connected again, so its hold has ended */
     session->peer = p;
     session->state = SESSION_JOINED;
     session->ended_ns = 0;

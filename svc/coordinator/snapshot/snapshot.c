@@ -70,7 +70,8 @@ static void thaw(const struct saving *sv, struct job *job, struct lane *lane)
 {
     _cleanup_free_ uint32_t *pieces = calloc(sv->pieces_count + 1, sizeof *pieces);
     if (!pieces && lane->aggregator->peer)
-        peer_break(lane->aggregator->peer); /* after the reconnect, K9 decides about its pieces */
+        /* after the reconnect, the lane's pieces are compared with the store (K9) */
+        peer_break(lane->aggregator->peer);
     size_t count = pieces ? saving_gather(sv, job, lane->id, pieces) : 0;
     for (size_t i = 0; i < count; i++)
         pieces[i] = sv->pieces[pieces[i]].piece;

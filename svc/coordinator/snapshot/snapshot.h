@@ -9,7 +9,7 @@
  * snapshot receives `why`. */
 void saving_give_way(const struct job *job, const char *why);
 /* Breaks snapshots with pieces on an aggregator that is away or lost. When the aggregator is back,
- * K9 decides about its released pieces. */
+ * its released pieces are compared with the store (K9). */
 void saving_aggregator_gone(const struct aggregator *a);
 /* Frees the snapshots of a peer that is being freed. */
 void saving_peer_gone(const struct peer *p);

@@ -15,7 +15,7 @@
 #define STORE_TERMS_BYTES 112
 #define STORE_BACKUP_BYTES 28
 
-/* In the order of load(): each row is loaded after the rows to which it refers. */
+/* Order in which load() reads the tables: a row refers only to rows of earlier tables. */
 enum store_table {
     STORE_SERVICE,
     STORE_TENANT,

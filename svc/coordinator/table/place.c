@@ -31,7 +31,7 @@ bool shards_are_ready(const struct job_table *table)
 
 /* --- placing --- */
 
-/* Returns whether the shards are sent again later, as pieces are (tell_lane.c). */
+/* Returns whether the shards are sent again later. The codes are those for pieces (tell_lane.c). */
 static bool shards_are_told_again(int code)
 {
     return call_went_unanswered(code) || code == -EAGAIN;
@@ -47,7 +47,7 @@ static void shards_settle(struct job_table *table, struct lane *lane, int code, 
     if (code == 0 || shards_are_told_again(code))
         return;
     snprintf(text, sizeof text,
-             "table '%s' of job %.127s: lane %u did not take its shards: %s; see the log of its "
+             "table '%s' of job %.127s: lane %u did not accept its shards: %s; see the log of its "
              "aggregator",
              table->name, table->job->name, lane->id, why);
     job_table_fail(table, NULL, code, text);
@@ -63,7 +63,7 @@ static void shards_answered(struct service *s, void *data, const envelope *reply
     if (!table || !lane)
         return;
     if (!reply)
-        log_warn("job %s: lane %u did not take shards of table '%s': %s; see the log of its "
+        log_warn("job %s: lane %u did not accept shards of table '%s': %s; see the log of its "
                  "aggregator",
                  job->name, told->lane, table->name, text);
     shards_settle(table, lane, reply ? 0 : code, text);
@@ -210,8 +210,8 @@ static void shards_take_held(struct job_table *table, const struct lane *lane,
     }
 }
 
-/* Compares the returning aggregator's tables with the store. No request makes a lane drop a single
- * table, so a table that is not in the store stays on its lane until its job ends. */
+/* Compares the returning aggregator's tables with the store. No request orders a lane to drop a
+ * single table, so a table that is not in the store stays on its lane until its job ends. */
 void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     struct service *s = a->service;

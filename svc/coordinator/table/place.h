@@ -5,13 +5,13 @@
 #include "svc/coordinator/job/table.h"
 
 /* Sends PlaceRequests for all shards of the job that are PIECE_PLACED and whose lanes are
- * connected, one for each table and lane. */
+ * connected. Each request contains the shards of one table on one lane. */
 void shards_tell(struct job *job);
 /* Fails all tables with shards on the lost aggregator, and detaches all shards from its lanes.
  * Called before the job's shares of these lanes end. */
 void shards_aggregator_lost(struct job *job, struct aggregator *a);
-/* Compares the tables that a returning aggregator has with the store (K9). Shards in both are
- * ready, and missing shards are placed again. Lanes drop jobs that the coordinator does not
+/* Compares the tables of a returning aggregator with the store (K9). Shards in both are ready, and
+ * shards in the store alone are placed again. Lanes drop jobs that the coordinator does not
  * know. */
 void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join);
 /* Fails the tables of a job that was restored from the store without a lane for each shard. */

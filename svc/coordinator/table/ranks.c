@@ -1,5 +1,5 @@
 /* Sends lists of ranks that are gone, as releases without pieces. A lane ignores ranks that it has
- * dropped before, so a repeated list changes nothing. */
+ * removed before, so a repeated list changes nothing. */
 #include "svc/coordinator/table/ranks.h"
 
 #include "svc/base/log.h"
@@ -13,7 +13,7 @@ struct ranks_told {
     uint32_t job, lane;
 };
 
-/* A lane that has not answered gets the list again: with the next rank that is gone, or when its
+/* Handles a missing answer. The lane gets the list again when another rank has gone, or when its
  * aggregator is back. */
 static void ranks_answered(struct service *s, void *data, const envelope *reply, int code,
                            const char *text)
@@ -21,9 +21,10 @@ static void ranks_answered(struct service *s, void *data, const envelope *reply,
     const struct ranks_told *told = data;
     const struct job *job = jobs_find_id(s, told->job);
     if (!reply && job)
-        log_warn("job %s: lane %u was not told which ranks are gone: %s; see the log of its "
-                 "aggregator",
-                 job->name, told->lane, text);
+        log_warn(
+            "job %s: lane %u was not informed of the ranks that are gone: %s; see the log of its "
+            "aggregator",
+            job->name, told->lane, text);
 }
 
 static void ranks_send(struct job *job, struct lane *lane, uint64_t *gone)
@@ -34,13 +35,14 @@ static void ranks_send(struct job *job, struct lane *lane, uint64_t *gone)
     if (lane_call(lane, ranks_answered, &told, sizeof told, RELEASE_REQUEST, release_request,
                   .job_id = job->id,
                   .gone = {TERMS_RANK_WORDS * sizeof *gone, (uint8_t *)gone}) < 0)
-        log_error("job %s: no memory to tell lane %u which ranks are gone; raise the memory limit "
-                  "of gradpool serve",
-                  job->name, lane->id);
+        log_error(
+            "job %s: no memory to send lane %u the ranks that are gone; raise the memory limit "
+            "of gradpool serve",
+            job->name, lane->id);
 }
 
-/* Returns whether any rank is gone. A regrouping removes a rank from tensors first, and then tells
- * all lanes of the job. */
+/* Returns whether any rank is gone. A rank that is still a member of tensors is left out: a
+ * regrouping removes it from the tensors first, and then informs all lanes of the job. */
 static bool ranks_find_gone(const struct job *job, uint64_t *ret_gone)
 {
     bool has_gone = false;

@@ -35,8 +35,8 @@ static const WIRE(TableCounts) *
     return NULL;
 }
 
-/* Adds the counts of a lane to a sum, which is of no lane if its minimum is 0. A lane may know a
- * clock before the others. */
+/* Adds the counts of a lane to a sum. A sum without any lane yet has the minimum 0. A lane may
+ * reach a clock before the other lanes do. */
 static void view_add_lane(WIRE(TableCounts) * sum, const WIRE(TableCounts) * lane)
 {
     sum->rows += lane->rows;
@@ -52,7 +52,7 @@ static void view_add_lane(WIRE(TableCounts) * sum, const WIRE(TableCounts) * lan
     sum->behind_rank = lane->behind_rank;
 }
 
-/* Returns the number of shards on lanes; a failed table has lost the others. */
+/* Returns the number of shards on lanes. A failed table has shards without a lane. */
 static uint64_t view_placed_shards(const struct job_table *table)
 {
     uint64_t placed = 0;
@@ -60,8 +60,9 @@ static uint64_t view_placed_shards(const struct job_table *table)
     return placed;
 }
 
-/* Sums the counts of a table over all lanes. Returns false if a lane with a shard has sent none: a
- * new lane, or one of an aggregator with more tables than one message has room for. */
+/* Sums the counts of a table over all lanes. Returns false if a lane with a shard has not sent
+ * counts of the table: the lane is new, or its aggregator has more tables than fit into one
+ * message. */
 static bool view_sum_lanes(const struct job_table *table, size_t place, WIRE(TableCounts) * ret_sum)
 {
     const struct job *job = table->job;
@@ -78,7 +79,7 @@ static bool view_sum_lanes(const struct job_table *table, size_t place, WIRE(Tab
     return shards > 0 && shards == view_placed_shards(table);
 }
 
-/* Returns false if memory is missing; the view lacks parts then. */
+/* Returns false if memory is missing. The view is then incomplete, but valid. */
 static bool table_view_fill(const struct view_source *source, const struct job_table *table,
                             size_t place, WIRE(TableView) * view)
 {

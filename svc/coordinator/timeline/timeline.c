@@ -179,7 +179,7 @@ static bool add_tensors(struct timeline *tl, const struct job *job, struct next 
 
 static const char *why_nothing(const struct timeline_source *s)
 {
-    return *s->failure || s->has_answered ? s->failure : "nothing is recorded: it has not answered";
+    return *s->failure || s->has_answered ? s->failure : "no records: the process has not answered";
 }
 
 static void add_source(struct timeline_source *s, struct next *next)

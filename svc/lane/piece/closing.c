@@ -13,13 +13,13 @@
 
 struct closing {
     struct piece *piece;
-    struct lane_wait wait; /* until the moment of the next decision */
+    struct lane_wait wait; /* wait that ends at the next decision */
     struct backup *backup;
     bool is_warm;     /* this lane has closed a round */
     bool is_measured; /* the sums of the last closed round are known */
     uint8_t reason;
     uint32_t inputs;            /* gradients of the last closed round */
-    double loss, rate;          /* of the last closed round; NaN: unknown */
+    double loss, rate;          /* loss and learning rate of the last closed round; NaN: unknown */
     struct record_measure sums; /* sums of `lanes` lanes, for round `round` */
     enum backup_rule rule;
 };
@@ -104,7 +104,7 @@ static uint32_t closing_place_of(const struct rank *rank)
 static void closing_hear(const struct rank *rank, bool is_of_open)
 {
     struct closing *c = closing_of(rank->piece);
-    /* an error means that the rank has left */
+    /* an error of this call means that the rank has left */
     if (c)
         (void)backup_announced(c->backup, closing_place_of(rank), is_of_open,
                                rank->piece->job->lane->now_ns);
@@ -238,7 +238,8 @@ void closing_closed(struct piece *p)
     c->is_warm = true;
     closing_begin_next(c);
     if (c->rule == BACKUP_ADASYNC)
-        closing_report(c, (double)NAN, (double)NAN, (double)NAN); /* only the loss counts */
+        /* only the loss is used, so the sums are reported as unknown */
+        closing_report(c, (double)NAN, (double)NAN, (double)NAN);
 }
 
 /* Adds the sums of one lane. Returns whether the sums of all lanes are known. */

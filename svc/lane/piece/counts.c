@@ -10,10 +10,11 @@ struct counts {
     struct piece *leader; /* NULL: no piece on this lane leads rounds of the job */
     uint64_t rounds, gradients;
     uint64_t reasons[RECORD_REASONS];
-    uint32_t ranks; /* above the highest rank that has been a member of a round */
+    /* number of entries in of[]: one more than the highest rank that was a member of a round */
+    uint32_t ranks;
     struct {
         uint64_t counted, dropped;
-    } of[]; /* by rank */
+    } of[]; /* one entry for each rank */
 };
 
 int counts_create(struct piece *p)

@@ -1,6 +1,7 @@
-/* Counts over the rounds of a job with backup workers, on the lanes that have led its rounds: the
- * gradients that each rank had in a round, and those that were dropped. The counts belong to the
- * job on the lane, so they remain when its ranks change. RULES.md: A100. */
+/* Counts over the rounds of a job with backup workers, on the lanes that have led its rounds. For
+ * each rank, the lane counts the rounds with a gradient of the rank and the rounds whose gradient
+ * was dropped. The counts belong to the job on the lane, so they remain when its ranks change.
+ * RULES.md: A100. */
 #ifndef GRADPOOL_LANE_PIECE_COUNTS_H
 #define GRADPOOL_LANE_PIECE_COUNTS_H
 
@@ -8,14 +9,14 @@
 
 struct counts;
 
-/* Creates the counts of the piece's job, or continues them with this piece as the leading one. 0 or
- * -ENOMEM. */
+/* Creates the counts of the job if this lane has none yet, and makes this piece the leading one.
+ * Returns 0 or -ENOMEM. */
 int counts_create(struct piece *p);
-/* The piece leads no longer. The counts remain. */
+/* Called when the piece stops leading the rounds. The counts remain. */
 void counts_forget_piece(const struct piece *p);
 void counts_free(struct lane_job *job);
-/* The round of the leading piece closes with the ranks that have parts, for a reason of enum
- * record_reason. A round that a former owner has closed is not counted again. */
+/* Counts a round of the leading piece, which closes with the ranks that have parts, for a reason of
+ * enum record_reason. A round that a former owner has closed is not counted again. */
 void counts_closed(struct piece *p, uint8_t reason);
 
 /* One row of counts_measure(). Each field has 64 bits, so that a row has no padding. */
@@ -27,7 +28,7 @@ struct counts_row {
     uint64_t job, ranks; /* `ranks`: number of entries in of[] */
     uint64_t rounds, gradients;
     uint64_t reasons[RECORD_REASONS]; /* number of rounds by enum record_reason */
-    struct counts_rank of[];          /* by rank */
+    struct counts_rank of[];          /* one entry for each rank */
 };
 
 static inline size_t counts_row_bytes(uint64_t ranks)

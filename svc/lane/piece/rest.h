@@ -13,7 +13,7 @@ static inline bool piece_is_frozen(const struct piece *p)
 void piece_wish(struct piece *p, bool is_wished);
 /* Prevents further rounds of the piece. */
 void piece_hold(struct piece *p);
-/* Makes the process check its moves again (moving_news). */
+/* Calls options.moving_news, so that the process checks its moves again. */
 void release_tell(const struct lane *lane);
 /* Called when a held piece is frozen: no posted operation is left. Frees payloads. */
 void piece_rest(struct piece *p);

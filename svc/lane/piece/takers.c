@@ -23,8 +23,8 @@
  * slower than a round would never begin a gradient. */
 #define TRIES_MAX 2
 /* A wait is in vain if the rank has not received the results until the end of the wait. Each wait
- * in vain doubles the next wait for this rank, at most this often. A slow rank thus gets enough
- * time, and a stopped rank delays only one round. */
+ * in vain doubles the next wait for this rank, up to DOUBLINGS_MAX times. A slow rank thus gets
+ * enough time, and a stopped rank delays only one round. */
 #define DOUBLINGS_MAX 6
 #define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2)) /* the doubled time does not overflow */
 

@@ -10,7 +10,8 @@
 
 /* ---- copied entries ---- */
 
-/* Gives the entries of a complete read to their request, so that the port is free for others. */
+/* Gives the entries of a complete read to their request. The port can then read the entries of
+ * other requests. */
 static void directory_take(struct row_port *port)
 {
     if (port->directory.state != FETCH_DONE || !port->reader)
@@ -68,7 +69,8 @@ int directory_entry(const struct lane_table *table, struct row_request *request,
                ?: row_directory_read(&directory, index, ret_span);
 }
 
-/* Continues with the entry behind the last one that was found, since shards ascend. */
+/* Continues with the entry after the last one that was found, because shards are requested in
+ * ascending order. */
 static int directory_find_copied(const struct lane_table *table, struct row_request *request,
                                  uint32_t shard, struct row_span *ret_span)
 {

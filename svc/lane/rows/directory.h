@@ -22,8 +22,8 @@ int directory_entry(const struct lane_table *table, struct row_request *request,
 /* Returns whether the entry of a request over a network is copied, so that directory_entry() reads
  * nothing. */
 bool directory_is_copied(const struct row_request *request, uint32_t index);
-/* Finds the entry of a shard. The shards of successive calls for a push ascend. -ENOENT: none;
- * other errors: as directory_check(). */
+/* Finds the entry of a shard. For a push, the shards of successive calls must ascend. -ENOENT: the
+ * directory has no such entry; other errors: as directory_check(). */
 int directory_find(const struct lane_table *table, struct row_request *request, uint32_t shard,
                    struct row_span *ret_span);
 

@@ -1,4 +1,4 @@
-/* Copies rows of a shard, in batches, so that the misses of the index overlap. */
+/* Copies rows of a shard in batches, so that the cache misses of several index reads overlap. */
 #include "svc/lane/rows/gather.h"
 
 #include "svc/wire/mixed_key.h"

@@ -49,9 +49,9 @@ static const char *request_fault(const struct worker *w, const struct lane_table
                : "a request lies in memory that the worker does not lend; use one version";
 }
 
-/* Adds a push behind those of the same and of lower ranks. The list stays in the order of (rank,
- * sequence), because the order of arrival must not change the bits of a sum. Without BSP each push
- * has an update of its own, in the order of arrival. */
+/* Adds a push to the list. With BSP, pushes are sorted by (rank, sequence), because the order of
+ * arrival must not change the bits of a sum. Without BSP, each push has an update of its own, in
+ * the order of arrival. */
 static void add_push(struct lane_table *table, struct row_request *push)
 {
     struct list *at = &table->queues->pushes;
@@ -169,8 +169,9 @@ static bool is_lowest(const struct lane_table *table, uint32_t rank)
     return true;
 }
 
-/* Returns whether the settings of the rank count. Those of an idle rank count before the first ones
- * of a member only: every member repeats its settings at the begin of its stage. */
+/* Returns whether the lane uses the settings of the rank. Settings of an idle rank are used only
+ * until a member has sent its first settings, because every member sends its settings again at the
+ * beginning of its stage. */
 static bool has_a_say(const struct lane_table *table, uint32_t rank)
 {
     bool is_idle =

@@ -1,5 +1,6 @@
-/* Owns the memory for reads and writes over a network. A worker's connection ends after all its
- * operations, so a job without connections has none that is posted. RULES.md: A3, A99. */
+/* Owns the memory for reads and writes over a network. The connection of a worker ends after all
+ * its operations, so no operation of a job without connections is in progress. RULES.md: A3,
+ * A99. */
 #include "svc/lane/rows/network.h"
 
 #include "svc/base/text.h"
@@ -8,7 +9,8 @@
 
 #include <errno.h>
 
-/* Bytes of the slots of all ports of a job, and the least and the most for one. */
+/* Bytes of the slots of all ports of a job; smallest and largest number of bytes of one port's
+ * slot. */
 #define PORTS_BYTES (16u << 20)
 #define PORT_LEAST (32u << 10)
 #define PORT_MOST (1u << 20)

@@ -33,8 +33,8 @@ int network_write(struct row_fetch *fetch, const struct worker *w, uint32_t regi
                   const void *local, size_t bytes, const uint32_t *word);
 /* Ignores the result of an operation, whose local memory stays in use until its end. */
 void network_abort(struct row_fetch *fetch);
-/* Returns whether a window of keys is being read. The next shard then waits, because the windows
- * have other places in it. */
+/* Returns whether a window of keys is being read. The next shard waits until the end of this read,
+ * because its windows have other places in the same memory. */
 bool network_reads_windows(const struct lane_tables *tables);
 /* Ends the operations of a worker whose requests are dropped. */
 void network_forget(struct lane_tables *tables, const struct worker *w);

@@ -1,5 +1,5 @@
-/* Runs of pulls over a network. A rank has one run at a time, so a rank whose memory does not
- * respond delays no other one. RULES.md: A99. */
+/* Runs of pulls over a network. Each rank has its own run, at most one at a time, so a rank whose
+ * memory does not respond does not delay other ranks. RULES.md: A99. */
 #include "svc/lane/rows/port.h"
 
 #include "svc/lane/rows/directory.h"

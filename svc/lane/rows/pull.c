@@ -36,7 +36,8 @@ static bool pull_awaits_push(const struct lane_table *table, const struct row_re
 {
     bool is_ssp = table->terms->consistency == TABLE_TERMS_SSP;
     uint64_t clock = pull->record->clock, staleness = table->terms->staleness;
-    uint64_t first = is_ssp && clock > staleness ? clock - staleness : 0; /* seen up to this one */
+    /* the pull must see the pushes of all clocks before this one */
+    uint64_t first = is_ssp && clock > staleness ? clock - staleness : 0;
     list_for_each_entry (const struct row_request, push, &table->queues->pushes, link) {
         bool is_own = push->worker == pull->worker;
         if (push->record->clock < first ||
@@ -133,8 +134,8 @@ static struct pull_run pull_next_run(const struct lane_table *table, struct row_
                              .is_last = count <= most && entry == pull->record->spans};
 }
 
-/* Moves behind the keys of a complete run, whose entries are copied. Returns their number, or an
- * error of directory_entry(). */
+/* Advances the pull by the keys of a complete run, whose entries are copied. Returns the number of
+ * these keys, or an error of directory_entry(). */
 static int pull_end_run(const struct lane_table *table, struct row_request *pull, uint32_t count)
 {
     for (uint32_t left = count, part; left > 0; left -= part) {
@@ -166,8 +167,8 @@ static int pull_go_on_fetched(struct lane_table *table, struct row_request *pull
     return port_begin(table, pull, &span, run.count, run.is_last);
 }
 
-/* Returns whether there was work. The worker has the word of a pull that is over, but its
- * connection may have ended, so no other answer is sent. */
+/* Returns whether there was work. The word of a complete pull was sent together with its last rows.
+ * The connection of the worker may have ended since, so no other answer is sent. */
 static bool pull_try_fetched(struct lane_table *table, struct row_request *pull)
 {
     int answered = pull_go_on_fetched(table, pull);

@@ -19,8 +19,8 @@ struct worker;
 uint32_t rows_turn(struct lane_job *job);
 /* Returns the lane time of the job's tables, which is part of the job's lane time. */
 uint64_t rows_busy_ns(const struct lane_job *job);
-/* If the job has no reference piece, sets the clocks that all members have ended as its rounds; if
- * none has ended, the pushes to its tables with ASP. */
+/* Sets the number of rounds of a job without a reference piece: the number of clocks that all
+ * members have ended, or, if no clock has ended, the number of pushes to tables with ASP. */
 void rows_measure(const struct lane_job *job, struct lane_job_use *use);
 /* Drops the requests of a worker whose connection has ended, or that never had one. A worker that
  * was lost, or has left an elastic job, is no member any more, so no clock waits for it. The job
@@ -28,7 +28,8 @@ void rows_measure(const struct lane_job *job, struct lane_job_use *use);
  * applied, or during a clock that another rank has ended. A replica holder has neither requests nor
  * memberships. */
 void rows_forget(struct worker *w);
-/* Fails the job with -EPIPE if a rank has left before the end of a clock that another has ended. */
+/* Fails the job with -EPIPE if a rank has left before the end of a clock that another rank has
+ * ended. */
 void rows_check_left(struct lane_table *table);
 /* Returns whether no request of any table of the lane is open. Failed jobs do not count. */
 bool rows_are_quiet(const struct lane *lane);

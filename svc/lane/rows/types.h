@@ -29,8 +29,9 @@ struct row_request {
      * alone. */
     uint32_t entry, key;
     bool is_checked; /* all entries of the directory name shards of this lane */
-    /* Of a request over a network: entries `spans_first` to spans_first + spans_count - 1 of the
-     * directory, and the entry that was checked last. NULL: the table has no such request yet. */
+    /* For a request over a network: entries `spans_first` to spans_first + spans_count - 1 of the
+     * directory, and the entry that was checked last. NULL: the table has not had such a request
+     * yet. */
     struct row_span *spans, before;
     uint32_t spans_first, spans_count;
     int error;          /* answer of an ended request; 0: its word; otherwise ERROR with the code */
@@ -38,7 +39,8 @@ struct row_request {
     uint64_t first_key; /* key of the first skipped row */
 };
 
-/* A read or write of a worker's memory over a network. An aborted one is ignored at its end. */
+/* A read or write of a worker's memory over a network. The result of an aborted operation is
+ * ignored. */
 enum row_fetch_state { FETCH_IDLE, FETCH_POSTED, FETCH_DONE, FETCH_BROKEN };
 struct row_fetch {
     enum row_fetch_state state;
@@ -57,13 +59,15 @@ enum port_stage { PORT_FREE, PORT_READS_KEYS, PORT_WRITES_ROWS };
  * of a pull, at a time. */
 struct row_port {
     struct row_fetch directory;
-    struct row_request *reader; /* its `spans` are read; NULL: none */
-    struct row_fetch fetch;     /* of the pull */
+    /* request whose directory is being read into its `spans`; NULL: none */
+    struct row_request *reader;
+    struct row_fetch fetch; /* read or write of the pull's keys or rows */
     enum port_stage stage;
-    struct row_request *pull; /* NULL: none */
+    struct row_request *pull; /* pull that has a run of keys; NULL: none */
     uint32_t count;           /* keys of the run, from one or several entries */
     bool is_last;             /* the run ends the request */
-    char *slot;               /* keys, then rows; NULL: the rank was never connected so */
+    /* memory for keys, followed by rows; NULL: the rank was never connected over a network */
+    char *slot;
 };
 
 /* Memory for all tables of a job whose workers are connected over a network. */
@@ -82,31 +86,32 @@ struct row_run {
 
 /* Shares of pushes that are read before their shards are applied (apply/ahead.h). */
 struct row_ahead {
-    const struct lane_table *table;  /* NULL: none */
-    uint32_t end;                    /* the runs have all short shares of the shards before */
+    const struct lane_table *table; /* table whose pushes are read ahead; NULL: none */
+    uint32_t end; /* the runs contain all short shares of the shards before this one */
     uint32_t runs_count, posted;     /* runs; runs whose reads are posted or ended */
     struct row_run runs[AHEAD_RUNS]; /* in the order of the pushes */
     char *memory;                    /* AHEAD_BYTES */
 };
 
 struct row_network {
-    struct row_fetch word;     /* context of words without bytes, whose end nothing waits for */
-    struct row_fetch *windows; /* by part */
+    struct row_fetch word;     /* context of sent words that carry no bytes; their end is ignored */
+    struct row_fetch *windows; /* array with one entry for each part */
     uint32_t windows_posted;
-    struct row_port *ports; /* by rank */
+    struct row_port *ports; /* array with one entry for each rank */
     struct row_slot slots[ROW_SLOTS];
-    char *memory; /* of the slots and of `ahead` */
+    char *memory; /* memory of the slots and of `ahead` */
     struct row_ahead ahead;
     /* The batch that is summed part by part. */
     bool has_batch;
-    uint32_t posted, summed; /* parts whose rows were requested, whose rows are in the sums */
+    /* number of parts whose rows were requested; number of parts whose rows are in the sums */
+    uint32_t posted, summed;
     uint32_t order[ROW_SOURCES_MAX];   /* keys of the rows of all parts, relative to apply.at */
     bool has_skipped[ROW_SOURCES_MAX]; /* by key: a gradient is not finite */
 };
 
 /* Requests of a rank to a table. */
 struct row_rank {
-    struct list unused; /* requests */
+    struct list unused; /* list of requests that are not in use */
     uint64_t sequence;  /* number of its last request; 0: none */
 };
 
@@ -128,12 +133,13 @@ struct row_changes {
 
 /* The requests of a table. */
 struct row_queues {
-    struct row_rank *ranks; /* job.workers_count */
+    struct row_rank *ranks; /* array of job.workers_count entries */
     struct row_request *requests;
     struct record_rows *records; /* one for each request */
-    struct list pushes;          /* BSP: in the order of (rank, sequence); else of arrival */
-    struct list pulls;           /* in order of arrival */
-    struct list done;            /* ended requests whose answers were not sent yet */
+    /* with BSP in the order of (rank, sequence), otherwise in the order of arrival */
+    struct list pushes;
+    struct list pulls; /* in order of arrival */
+    struct list done;  /* ended requests whose answers were not sent yet */
 };
 
 /* An export or import of a table (bulk/bulk.h). */
@@ -152,9 +158,9 @@ struct lane_table {
     uint32_t id, shard_bits;
     uint64_t salt;
     struct table_terms *terms; /* with all defaults filled in, and the stage's consistency */
-    bool inherits;             /* the consistency is that of the stage */
+    bool inherits;             /* the table uses the consistency of the stage */
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
-    size_t value_bytes, wire_bytes; /* lengths of a row: stored, and in requests */
+    size_t value_bytes, wire_bytes; /* bytes of a row in the store; bytes of a row in requests */
     row_fn update;
     row_initial_fn initial;
     struct row_initial initial_spec;
@@ -165,7 +171,8 @@ struct lane_table {
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
     struct table_hold *hold;
-    struct row_span *spans;      /* ROW_SPANS for each request; NULL: no network */
+    /* ROW_SPANS entries for each request; NULL: no worker is connected over a network */
+    struct row_span *spans;
     struct table_counts *counts; /* counts/table_counts.h; with the memory of the shards */
 };
 
@@ -183,7 +190,7 @@ struct apply_part {
     /* Otherwise over a network: read of the window; gradients of the batch, by position in the span
      * and by position in row_network.order; rows that are not finite, and the first of their
      * keys. */
-    struct row_fetch *fetch; /* NULL: mapped or read ahead */
+    struct row_fetch *fetch; /* NULL: the memory is mapped, or the keys were read ahead */
     uint32_t batch_first, batch_count, batch_order;
     uint32_t skipped;
     uint64_t skipped_key;
@@ -191,7 +198,7 @@ struct apply_part {
 
 /* The shard of one table that is applied now, over several turns. */
 struct row_apply {
-    struct lane_table *table; /* NULL: none */
+    struct lane_table *table; /* table of this shard; NULL: no shard is being applied */
     bool is_open;             /* the stripe has all parts, with their first windows */
     bool is_fetched;          /* a part has a fetch */
     bool is_cut;              /* the stripe is cut, and its rows are open */

@@ -46,7 +46,7 @@ class Liveness(unittest.TestCase):
     def replaced(self, pid):
         until(lambda: not is_alive(pid) and len(self.service.pids('up')) == 2,
               'a new aggregator has taken its place', process=self.service.serve)
-        self.assertIn('has answered nothing for', self.service.serve.text())
+        self.assertIn('has sent no answer for', self.service.serve.text())
 
     def test_a_stopped_aggregator_is_shown_killed_and_replaced_and_no_bit_changes(self):
         workers = self.start()
@@ -101,7 +101,7 @@ class Liveness(unittest.TestCase):
         self.finish(workers)
         time.sleep(TIMEOUT_S)
         self.assertEqual(sorted(self.service.pids()), pids)
-        self.assertNotIn('has answered nothing', self.service.serve.text())
+        self.assertNotIn('has sent no answer', self.service.serve.text())
 
     def test_an_aggregator_stopped_while_its_coordinator_is_killed_continues(self):
         workers = self.start()

@@ -93,7 +93,7 @@ class Silence(unittest.TestCase):
         print(f'# a silent host: a job failed after {failed_s:.3f} s, another went on after '
               f'{on_s:.3f} s')
         self.assertRegex(fails[0].text(), r'rank 1 of job users/fails \(node-b, pid \d+\) is gone: '
-                         r'its host has answered nothing for \d+\.\d s \(--worker-timeout\)')
+                         r'its host has sent no answer for \d+\.\d s \(--worker-timeout\)')
         self.assertLess(max(failed_s, on_s), BUSY * SILENCE_S)
 
         (self.folder / 'stop').touch()

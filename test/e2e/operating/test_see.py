@@ -84,8 +84,8 @@ class Decisions(Running):
                                 'a free lane, so that the job is measured without others')
         os.kill(self.service.pids()[0], signal.SIGKILL)
         self.service.serve.wait_for('has ended, with its 1 lane')
-        self.service.serve.wait_for('of a lost lane go')
-        self.assertRegex(log(), 'job resnet-7, policy shared: .* of a lost lane go(es)? to lane.*:'
+        self.service.serve.wait_for('of a lost lane move')
+        self.assertRegex(log(), 'job resnet-7, policy shared: .* of a lost lane moves? to lane.*:'
                                 ' [a-z]')
 
 

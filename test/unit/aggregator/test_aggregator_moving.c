@@ -185,8 +185,8 @@ static int name_lane(struct lane *lane, void *context)
 struct placement {
     enum quorum quorum;
     bool is_recovering;
-    /* number of the aggregator that stores copies of the first piece; only then the piece has an
-     * update rule */
+    /* number of the aggregator that stores copies of the first piece; 0: the piece has no update
+     * rule */
     uint32_t holder;
 };
 

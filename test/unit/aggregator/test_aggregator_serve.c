@@ -19,7 +19,7 @@ static void an_unknown_request_is_refused_and_nothing_else_is(void **state)
     assert_int_equal(channel_create(dup(pair.peer), &coordinator), 0);
     assert_int_equal(serve_request(&a, failure_init(&f, 0, -EOPNOTSUPP, "not answered")), 0);
     assert_int_equal(serve_request(&a, failure_init(&f, 9, -EOPNOTSUPP, "not answered")), 0);
-    /* the number of an unrequested message is 0 */
+    /* a message that answers no request has the number 0 */
     assert_int_equal(serve_request(&a, &unknown), 0);
     expect_silence(coordinator);
     unknown.id = 5;

@@ -1,4 +1,5 @@
-/* Hash tables: entries are found after growth, removal and a move to other memory. */
+/* Tests hash tables: entries are found after growth, after removals, and after the table was moved
+ * in memory. */
 #include "svc/base/hash.h"
 
 #include <errno.h>

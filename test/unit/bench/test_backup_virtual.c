@@ -56,7 +56,7 @@ static bool are_equal(const struct virtual_result *a, const struct virtual_resul
 }
 
 /* The expected number of rounds detects three mistakes: a mean over all workers instead of the set,
- * noise of another order, a straggler that starts at another time. */
+ * noise in another order, and a straggler that starts at another time. */
 static void runs_of_a_static_k_have_their_known_outcome(void **state)
 {
     struct grid grid;

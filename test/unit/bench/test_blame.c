@@ -1,4 +1,5 @@
-/* Tests which causes excuse a failure in `gradpool-bench faults`, and late calls of a worker. */
+/* Tests which events excuse a failure in `gradpool-bench faults`. Also tests late calls of a
+ * worker. */
 #include "bench/faults/blame.h"
 #include "bench/faults/worker/timed.h"
 
@@ -68,7 +69,7 @@ static void no_copy_is_made_while_the_service_stands_still(void **state)
     blame_ended(&losses, 105 * S, 105 * S);
     assert_true(blame_is_bereft(&losses, 106 * S));
     blame_ended(&losses, 109 * S, 109 * S);
-    assert_true(blame_is_bereft(&losses, 109 * S)); /* the losses at 100 s and 105 s */
+    assert_true(blame_is_bereft(&losses, 109 * S)); /* losses at 100 s and at 105 s */
     assert_false(blame_is_bereft(&losses, 121 * S));
 }
 

@@ -1,5 +1,5 @@
-/* Tests the ledger, with which members of the elastic job of `gradpool-bench faults` compare
- * results. */
+/* Tests the ledger: members of the elastic job of `gradpool-bench faults` compare their results
+ * with it. */
 #include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"

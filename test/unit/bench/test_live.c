@@ -64,7 +64,8 @@ static int plan(struct fixture *f, const char *rows)
     return live_plan(&f->live, f->error);
 }
 
-/* 100 s of a trace, played in 10 s. The second and the third of three jobs run at the same time. */
+/* 100 s of a trace, replayed in 10 s. The second and the third of three jobs run at the same
+ * time. */
 static void plan_three(struct fixture *f)
 {
     assert_int_equal(
@@ -107,8 +108,8 @@ static void jobs_are_measured_side_by_side_as_far_as_lanes_go(void **state)
     assert_int_equal(live_group(&f->live, 0), 3);
     f->live.lanes = 7;
     assert_int_equal(live_group(&f->live, 0), 2);
-    assert_int_equal(live_group(&f->live, 2), 3); /* a group has one job even if this job exceeds
-                                                   * the lanes */
+    /* a group has at least one job, even if this job needs more lanes than there are */
+    assert_int_equal(live_group(&f->live, 2), 3);
 }
 
 static void the_simulation_plays_the_lane_time_that_was_measured(void **state)

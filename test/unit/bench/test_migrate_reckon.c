@@ -62,7 +62,7 @@ static void a_worker_that_stands_still_for_a_migration_hides_no_part(void **stat
     lap(10, LAP_MS + 40, 0); /* the order to migrate arrives after iteration 10 */
     lap(11, LAP_MS + 300, 300);
     reckon(&crowd, &window, 1, &row);
-    /* 300 ms, and 4 ms between the first and the second worker */
+    /* 300 ms, and the 4 ms by which the second worker begins later */
     assert_float_equal(row.migration_ms, 304, NEAR);
     assert_float_equal(row.hidden_ms, 0, NEAR);
     assert_float_equal(row.visible_pause_fraction, 3, NEAR);

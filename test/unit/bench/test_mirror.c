@@ -42,8 +42,8 @@ static int end(void **state)
     return 0;
 }
 
-/* Computes the lanes' result of these pushes into `values`. `ends`: one of the gradients announces
- * the last round. */
+/* Computes the lanes' result of these pushes, and stores it in `values`. `ends`: one of the
+ * gradients announces the last round. */
 static void step(const struct pushes *pushes, bool ends)
 {
     const void *gradients[LEDGER_RANKS];
@@ -112,7 +112,7 @@ static void a_change_of_one_bit_is_detected(void **state)
     assert_int_equal(mirror_follow(&member, values, &read), 1);
 }
 
-/* A lane that has lost its moments has the right parameters and moments of zero. */
+/* A lane that has lost its moments has the right parameters, and all its moments are zero. */
 static void the_loss_of_moments_is_detected(void **state)
 {
     struct pushes read;

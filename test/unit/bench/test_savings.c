@@ -297,8 +297,8 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
 
 /* --- reading the status of a service --- */
 
-/* Makes a program in place of `gradpool`. The program appends its arguments as a line to the file
- * "asked". */
+/* Creates a program that is called in place of `gradpool`. The program appends its arguments as a
+ * line to the file "asked". */
 static struct service service_that(const char *answers)
 {
     struct service s = {.folder = "/tmp/gradpool-test-look-XXXXXX", .endpoint = "unix:none"};

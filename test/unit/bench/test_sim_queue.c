@@ -101,7 +101,7 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
     job.workers = 8;
     assert_int_equal(queue_alone(&job, 0, 10000, &many_ns, NULL), 0);
     assert_near(one_ns / 10000, 101 * MS, 0.3 * MS);
-    /* expected maximum of 8 normal variables */
+    /* expected maximum of 8 standard normal variables */
     assert_near(many_ns / 10000, (101 + 14.24) * MS, 0.3 * MS);
 }
 
@@ -188,7 +188,8 @@ static void without_jitter_rounds_in_step_stay_in_step(void **state)
 }
 
 /* The second job's burst of 1 ms arrives while the first job has 100 ms of work left. The burst
- * waits for one chunk of the first job. After that the lane serves chunks of both jobs in turns. */
+ * waits until one chunk of the first job is summed. After that the lane alternates between chunks
+ * of both jobs. */
 static void a_short_burst_waits_for_chunks_not_for_tasks(void **state)
 {
     const struct queue_piece task = {0, 1, 0, 100 * MS}, crumb = {0, 1, 0, 1 * MS};

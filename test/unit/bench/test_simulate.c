@@ -81,8 +81,8 @@ static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **stat
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    /* After half a minute of low load the simulation tries one lane for 50 rounds. One lane is not
-     * enough. */
+    /* After half a minute of low load the simulation tries one lane for 50 rounds. One lane is too
+     * slow. */
     assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 50 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
                 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
@@ -185,7 +185,7 @@ static void six_drawn_hours_have_their_golden_results(void **state)
     assert_near(a.loss_mean, 0.0193, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
     assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short compared with a piece */
-    assert_true(a.predicted_near > 0.65); /* here, too, because of the short rounds of lstm_lm */
+    assert_true(a.predicted_near > 0.65); /* for the same reason: the short rounds of lstm_lm */
     assert_true(fabs(a.loss_predicted - a.loss_mean) < fabs(a.loss_counted - a.loss_mean));
     workload_fini(&workload);
     models_fini(&models);

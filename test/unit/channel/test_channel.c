@@ -80,7 +80,7 @@ static void messages_that_come_together_are_taken_one_by_one(void **state)
     pair_close(&pair);
 }
 
-/* Sends a message that needs many steps at both ends, and counts the steps. */
+/* Sends a message that both ends handle in many steps, and counts the steps. */
 static void a_message_of_nearly_the_maximum_length_arrives_in_parts(void **state)
 {
     int fds[2];

@@ -62,7 +62,8 @@ static void collect(void *context, envelope *message)
     message_free(message);
 }
 
-/* Sends a message that answers no request, and a request with the same number as ours. */
+/* Sends a message that answers no request, and then a request with the same number as the test's
+ * own request. */
 static void put_unasked(int fd)
 {
     Gradpool__Wire__JobFailure job = GRADPOOL__WIRE__JOB_FAILURE__INIT;

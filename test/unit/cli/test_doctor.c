@@ -16,7 +16,7 @@
 
 static char root[64];
 
-/* Writes a file. Also creates the folders above it. */
+/* Writes a file, after it has created the folders above the file. */
 static void write_file(const char *name, const char *text)
 {
     char path[512];

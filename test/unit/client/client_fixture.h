@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 #define WORKERS 2
-#define WAIT_MS 60000 /* in ms, reached only by a hanging call */
+#define WAIT_MS 60000 /* in ms; only a call that hangs takes this long */
 #define SHORT_MS 50
 
 extern struct service_rig rig;
@@ -22,7 +22,7 @@ int fixture_start(void **state);
 int fixture_start_alone(void **state);
 int fixture_stop(void **state);
 
-/* For cmocka: clears all variables of launchers, and all that the client reads. */
+/* For cmocka: clears all variables of launchers, and all variables that the client reads. */
 int fixture_clear(void **state);
 void fixture_set(const char *name, const char *text);
 
@@ -36,8 +36,8 @@ void ok(int r);
 void failed(int r, int code, ...) __attribute__((sentinel));
 /* Checks that the call has failed with -ETIMEDOUT. Returns whether the text contains `text`. */
 bool has_timed_out(int r, const char *text);
-/* Repeats a call with a short deadline until its Timeout has this text. On a slow host the call may
- * time out in an earlier wait. */
+/* Repeats a call with a short deadline until the text of its timeout contains this text. On a slow
+ * host the call may time out in an earlier wait. */
 #define UNTIL_TIMED_OUT(call, text)    \
     while (!has_timed_out(call, text)) \
         ;
@@ -49,7 +49,7 @@ void check_sum(const float *values, size_t elements, uint64_t round);
 void check_mean(const float *values, size_t elements, uint64_t round);
 /* Returns memory from gp_alloc(). */
 float *lent(uint32_t rank, size_t elements);
-/* In both workers, pushes round `round` of a tensor from plain memory, waits, and checks. */
+/* Both workers push round `round` of a tensor from plain memory, wait, and check the result. */
 void run_round(gp_tensor **tensors, uint64_t round);
 
 /* Returns the last READY of a rank with this round. NULL: none has arrived. Needs the rig's

@@ -148,8 +148,8 @@ static uint64_t word(struct script_lane *lane, struct script_piece *p, size_t i)
     return total;
 }
 
-/* Copies the result of a rank that has one to the other ranks. If no rank has a result, sums the
- * inputs. */
+/* Copies the result of a rank that has the result to all other ranks. If no rank has the result,
+ * sums the inputs. */
 static void sum(struct script_lane *lane, struct script_piece *p)
 {
     uint32_t workers = SCRIPT_WORKERS_MAX, holder = workers;

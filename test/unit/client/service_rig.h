@@ -25,7 +25,7 @@ struct script_worker {
     struct fabric_conn *conn;
     struct script_lane *lane;
     uint32_t rank;
-    bool is_dropped; /* the lane has dropped the job: the next record ends the connection */
+    bool is_dropped; /* the lane has dropped the job: it closes the connection at the next record */
 };
 
 struct script_lane {
@@ -103,9 +103,9 @@ struct service_rig {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int wake_fd, listen_fd;
-    /* text about late ranks; NULL: the coordinator does not know the question */
+    /* text about late ranks; NULL: like a coordinator that does not know the request */
     const char *late_text;
-    uint64_t late_ranks[1]; /* ranks named in the last question */
+    uint64_t late_ranks[1]; /* ranks named in the last request for this text */
     const char *host;       /* host on which the coordinator listens */
     uint16_t port;
     bool is_stopping;
@@ -121,7 +121,7 @@ struct service_rig {
     struct script_tensor tensors[SCRIPT_PIECES_MAX];
     uint32_t pieces_count, tensors_count;
     struct script_heard heard[SCRIPT_LOG_MAX];
-    /* BackupSpec of the last join: rule, k, least, absence, lag, gradients, rate; 0: none */
+    /* BackupSpec of the last join: rule, k, least, absence, lag, gradients, rate; 0: no spec */
     uint32_t backup[7];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint32_t settled_count; /* number of tensors in the last leave */
@@ -132,7 +132,7 @@ struct service_rig {
     /* settings of the rig's behaviour */
     uint32_t pieces_per_tensor; /* distributed over lanes_used */
     uint32_t lanes_used;
-    /* is_silent: no question is answered. */
+    /* is_silent: the coordinator answers no request for the text about late ranks. */
     bool holds_results, holds_commits, is_silent, ignores_declares;
     bool releases;            /* lanes release moving pieces, and continue to run */
     bool is_mute;             /* pieces move, but workers receive no message */

@@ -16,7 +16,7 @@ extern const gp_row_settings rate;
 
 /* Shards of tables that are declared from now on are on these lanes. */
 void use_lanes(uint32_t first, uint32_t count);
-/* `holds`: the lanes delay all answers. Otherwise they answer at once. */
+/* `holds` true: the lanes delay all answers. `holds` false: the lanes answer at once. */
 void hold_answers(bool holds);
 /* Declares table `usual` on every rank. */
 void declare_tables(uint32_t lanes);

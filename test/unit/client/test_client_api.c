@@ -98,7 +98,7 @@ static void the_variable_gives_the_default_time_out(void **state)
     failed(gp_wait(q, GP_TIMEOUT_DEFAULT), -ETIMEDOUT, "rank 1", NULL);
 }
 
-/* If a lane offers only shared memory, transport tcp cannot use it. */
+/* If a lane offers only shared memory, a client with transport tcp cannot connect. */
 static void a_transport_that_a_lane_does_not_offer_is_an_error_of_declare(void **state)
 {
     gp_options options = {.transport = "tcp"};
@@ -346,7 +346,7 @@ static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state
     for (int turn = 0; turn < 2; turn++) {
         for (int i = 0; i < AREAS; i++)
             assert_int_equal(slabs_reserve(&slabs, 1 + (size_t)i % 9000, &held[i]), 0);
-        for (int i = 0; i < AREAS; i++) /* frees from both ends, every second area first */
+        for (int i = 0; i < AREAS; i++) /* frees every second area, from both ends of the list */
             assert_int_equal(slabs_free(&slabs, held[i % 2 ? i : AREAS - 2 - i]), 0);
         for (int i = 0; i < AREAS; i++)
             assert_int_equal(slabs_free(&slabs, held[i]), -ENOENT);

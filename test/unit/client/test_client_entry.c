@@ -15,7 +15,8 @@
 #define LATE 2
 #define FOUNDERS 3u /* bit set of ranks 0 and 1 */
 #define ALL 7u
-#define ANSWER_MS 500 /* a deadline that will pass, but long enough for an answer of the service */
+/* in ms; a deadline that will pass, but long enough for an answer of the service */
+#define ANSWER_MS 500
 
 static gp_tensor *t[WORKERS], *late_tensor;
 static gp_client *late_client;

@@ -258,7 +258,7 @@ static void an_idle_rank_without_an_observed_end_counts_as_held(void **state)
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
-    /* a second push of the tensor shows that the iteration has ended */
+    /* the second push of a tensor shows that the iteration has ended */
     expect_state(2, STATE(ENDED));
     let_go(2);
     wait_all(1);
@@ -427,7 +427,7 @@ static void a_rank_that_idles_within_an_iteration_is_not_awaited(void **state)
     run(1);
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
-    stand(&rig); /* between two iterations an idle rank counts as held */
+    stand(&rig); /* an idle rank between two iterations counts as held */
     expect_state(2, STATE(ENDED));
     stand(NULL);
 }

@@ -199,7 +199,7 @@ static void a_timeline_that_cannot_be_begun_or_ended_is_logged(void **state)
     kept_log_expect("GRADPOOL_TIMELINE: job 'job' is not recorded: ");
 }
 
-/* A lane may read a gradient until the lane knows of the failure. */
+/* A lane may read a gradient until the lane has received the failure. */
 static void memory_of_a_failed_job_stays_until_the_leave(void **state)
 {
     float *freed, *kept;

@@ -20,7 +20,8 @@
 #define MOST 4
 #define PIECES 4
 #define LEAVE_STEP_NS NS_PER_S /* longest wait of a leave for commits, as in leave.c */
-#define ANSWER_MS 500 /* a deadline that will pass, but long enough for an answer of the service */
+/* in ms; a deadline that will pass, but long enough for an answer of the service */
+#define ANSWER_MS 500
 
 static gp_tensor *t[WORKERS];
 static gp_request *q[WORKERS];

@@ -1,4 +1,4 @@
-/* Tests lines that a worker logs itself: a long wait with the missing ranks, its end, and
+/* Tests the lines that a worker writes to its log: a long wait with the missing ranks, its end, and
  * progress. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
@@ -17,7 +17,7 @@
 
 #define TENSORS 6
 #define ELEMENTS 1000
-/* Time of a step; the scripted service stores a limited number of rounds. */
+/* Compute time of a step; the scripted service stores a limited number of rounds. */
 #define COMPUTE_US 10000
 #define LINES_MAX 64
 #define LINE_BYTES 1024

@@ -111,7 +111,7 @@ static void memory_of_a_call_stays_lent_until_its_lane_has_closed(void **state)
 }
 
 /* The coordinator reports the loss of lane 0, which still runs: each worker closes its connection
- * itself, and gets no other report about the tables. */
+ * itself, and the lane sends no other report about the tables. */
 static void a_lane_that_a_route_change_fences_ends_the_calls_of_its_tables(void **state)
 {
     gp_tensor *tensors[WORKERS];
@@ -184,7 +184,7 @@ static void a_leave_waits_for_pushes_of_ended_clocks(void **state)
     script_unlock(&rig);
 }
 
-/* The limit is longer than the other steps of a leave. */
+/* The limit is longer than the other parts of the leave. */
 static void a_leave_waits_no_longer_than_the_limit_of_the_client(void **state)
 {
     uint64_t began_ns = clock_now_ns();

@@ -203,7 +203,7 @@ static void memory_of_calls_is_used_again(void **state)
     for (uint32_t i = 0; i < 50; i++) {
         gp_batch *batch = batch_of(t[0], KEYS);
         ok(gp_push(batch, gradients, NULL));
-        gp_batch_free(batch); /* the push continues after the end of its batch */
+        gp_batch_free(batch); /* the push continues although its batch was freed */
         end_clocks();
         gp_batch *next = batch_of(t[0], KEYS);
         pull_and_check(next, KEYS, i + 2);

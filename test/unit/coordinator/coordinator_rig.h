@@ -23,7 +23,8 @@
 #define RIG_ENDS_MAX 2048
 #define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
-#define RIG_COST_BYTES 500 /* cost of a piece for its lane, and additional cost of each rank */
+/* memory that a lane needs for a piece, and again for each rank of the piece */
+#define RIG_COST_BYTES 500
 
 /* A connection to the coordinator. */
 struct end {
@@ -47,7 +48,7 @@ struct end {
     int refusal;          /* error used instead of -EIO; 0: none */
     uint64_t state_bytes; /* bytes of each piece's state in answers to a release */
     uint64_t round;       /* last committed round in answers; 0: RIG_ROUND */
-    /* number of rounds by which the last of several pieces is behind `round` */
+    /* number of rounds by which the last piece of an answer lags behind `round` */
     uint64_t lag;
     uint64_t steps;  /* in answers: steps since the parameters were set, plus one */
     bool recovering; /* the lane still waits for the workers' states of pieces */
@@ -113,7 +114,7 @@ uint64_t end_send(struct end *e, envelope *message);
 /* Waits for the next message of this kind. Other messages remain queued. The caller frees the
  * message. */
 envelope *end_expect(struct end *e, int body);
-/* Asserts the code of a failure, and that its text contains `words`. */
+/* Asserts the code of a failure, and that the text of the failure contains `words`. */
 void assert_failed_so(int got, const char *got_text, int code, const char *words);
 void end_expect_job_failure(struct end *e, int code, const char *words);
 /* Waits for the reply to the message with that id. */

@@ -25,14 +25,14 @@ struct trained {
 /* rig_setup() with frequent measurements. */
 int measure_setup(void **state);
 void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint64_t lane_ns);
-/* Answers the next request for figures. Returns the job of the pieces named in the request. */
+/* Answers the next request for figures. Returns the job whose pieces the request names. */
 uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count);
 /* Answers the next request sent after all former answers arrived. Omits the rows of the
  * aggregator's lane `index`. Returns the digest for this lane in the request. */
 uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest);
 /* Sends a row in an answer that claims to omit the rows. */
 void trained_answer_both(struct end *aggregator, size_t index, uint64_t digest);
-/* Answers `looks` requests. Ten rounds pass between two requests. */
+/* Answers `looks` requests for figures. Ten rounds pass between two requests. */
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,
                  uint64_t lane_ns);
 /* Starts a job of one worker and one tensor. The result contains its lane. */
@@ -45,7 +45,7 @@ envelope *measure_ask_why(struct rig *rig, const char *name);
 uint32_t measure_lane_of(struct rig *rig, const char *name);
 /* Stores profiles of these jobs: a period of 100 ms and `lane_ns` of lane time. */
 void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names);
-/* Like measure_know(), with the ends of rounds. */
+/* Like measure_know(), and also stores the times at which rounds end. */
 void measure_know_ending(struct rig *rig, uint64_t lane_ns, uint64_t span_ns, uint64_t burst_ns,
                          size_t count, const char *const *names);
 /* Opens the store of a stopped coordinator. */

@@ -214,7 +214,7 @@ static void place(struct shadow *s, const WIRE(PlaceRequest) * request)
         assert_int_equal(
             terms_read(request->pieces[i]->terms.data, request->pieces[i]->terms.len, &terms), 0);
         if (piece && piece->epoch != request->epoch) {
-            assert_true(request->regroups); /* with false the lane would answer -EBUSY */
+            assert_true(request->regroups); /* without `regroups` the lane would answer -EBUSY */
             assert_true(piece->is_frozen);
             assert_true(piece->epoch < request->epoch);
         }

@@ -27,7 +27,7 @@ struct end *members_ask(struct rig *rig, struct joining how, uint64_t *ret_id);
 struct member members_joined(struct end *e, uint64_t id, uint32_t rank);
 struct member members_join(struct rig *rig, struct joining how);
 void members_join_refused(struct rig *rig, struct joining how, int code, const char *text);
-/* Resumes the member's session over a new connection. */
+/* Resumes the session of the member over a new connection. */
 void members_resume(struct rig *rig, struct member *m, struct joining how);
 uint64_t members_declare(struct end *e, const char *name, const struct terms *terms);
 /* Waits for the answer to the declaration. Returns the tensor's number, and the ranks needed by its

@@ -1,6 +1,6 @@
 /* Tests a lost connection between a lane and a worker of a job with fixed workers. A living worker
- * stays in the job. A worker that has died with its connections is detected at once (K6), and the
- * first one that has died is named. */
+ * stays in the job. If workers die, the coordinator detects their deaths by their connections at
+ * once (K6), and the error names the worker that died first. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -14,7 +14,7 @@
 struct scene {
     struct end *lane, *zero, *one;
     uint32_t job;
-    uint64_t session; /* of rank 1 */
+    uint64_t session; /* session of rank 1 */
 };
 
 static struct scene begin(struct rig *rig)
@@ -84,7 +84,7 @@ static void a_worker_that_dies_with_its_connections_is_detected_at_once(void **s
     envelope *failure = end_expect(s.zero, BODY(JOB_FAILURE));
     assert_non_null(strstr(failure->job_failure->text, "rank 1 of job resnet (elsewhere, pid"));
     message_free(failure);
-    /* waiting for a lost connection would take longer */
+    /* the normal wait for a lost connection would take longer */
     assert_true(clock_now_ns() - began_ns < 10 * NS_PER_S);
 }
 
@@ -120,7 +120,8 @@ static void a_worker_whose_connections_were_all_reset_may_return(void **state)
     message_free(reply);
 }
 
-/* Without a return, the worker was stopped, for example, when it was killed. */
+/* If the worker does not connect again, the coordinator assumes that it was stopped and then
+ * killed. */
 static void expect_detected_soon(const struct scene *s, uint64_t began_ns)
 {
     envelope *failure = end_expect(s->zero, BODY(JOB_FAILURE));

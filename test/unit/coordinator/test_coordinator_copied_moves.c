@@ -236,7 +236,7 @@ static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
     expect_ticket(m.k.owner, -ESTALE);
     expect_moved_with(&m, third);
     kept_log_expect("no replica holder has memory for copies of the moving tasks");
-    kept_log_expect("the holder does not reach the lane");
+    kept_log_expect("the holder cannot connect to the lane");
 }
 
 /* If no aggregator could store its copy after the move, a task moves only because of a drain. */
@@ -297,7 +297,7 @@ static void a_task_whose_next_holder_is_lost_stays_and_gets_another_holder(void 
     kept_log_expect("the replica holder of the moving tasks was lost");
 }
 
-/* The source has not released the task yet. */
+/* At this point the source has not released the task yet. */
 static void a_holder_that_is_lost_after_the_switch_is_followed_at_once(void **state)
 {
     struct moving m = begin(*state);

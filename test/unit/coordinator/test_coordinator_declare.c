@@ -352,7 +352,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
     message_free(reply);
 }
 
-/* The worker gets no route to another lane, so it must get the ticket of this one. */
+/* The worker gets no route to another lane, so it must get a ticket for this lane. */
 static void a_rank_gets_the_ticket_of_an_absent_lane_once_the_lane_returns(void **state)
 {
     envelope request;

@@ -61,7 +61,7 @@ static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
     const char *name[TASKS];
     uint64_t elements[TASKS];
     uint32_t left = m.source->lanes[0];
-    moving_drain(&m, m.target->lanes[0], 0, false); /* puts all tasks on the other lane */
+    moving_drain(&m, m.target->lanes[0], 0, false); /* moves all tasks to the other lane */
     message_free(moving_answer(&m, NULL));
     for (int i = 0; i < TASKS; i++) {
         snprintf(names[i], sizeof names[i], "t%d", i);

@@ -172,8 +172,8 @@ static void in_a_job_with_steps_a_leave_does_not_let_a_late_worker_enter(void **
     expect_let_go(&s, 0, hold);
 }
 
-/* When all others have left, no rank can give the late worker the state later. The late worker then
- * enters, and gets an error in its first step. */
+/* When all other ranks have left, no rank can later give the late worker the state. The late worker
+ * then enters, and gets an error in its first step. */
 static void in_a_job_with_steps_a_late_worker_enters_when_all_others_have_left(void **state)
 {
     uint64_t id, ranks;
@@ -278,7 +278,8 @@ static void resume_all(struct scene *s, struct rig *rig)
     }
 }
 
-/* The new coordinator learns with the resumed session that the late worker asks. */
+/* After a restart, the coordinator learns from the resumed session that the late worker has
+ * requested its entry. */
 static void a_restarted_coordinator_waits_for_the_request_to_enter(void **state)
 {
     struct rig *rig = *state;
@@ -348,7 +349,8 @@ static void a_hold_does_not_wait_for_another_late_worker(void **state)
     end_expect_none(s.workers[1].end, BODY(HOLD));
 }
 
-/* A tensor that others declare meanwhile is entered together with the first one. */
+/* The late worker enters two tensors together: the first one, and one that other ranks declare in
+ * the meantime. */
 static void a_late_worker_enters_new_tensors_of_others_at_the_same_step(void **state)
 {
     uint64_t ranks;
@@ -408,7 +410,7 @@ static void a_training_rank_that_declares_more_does_not_wait_for_late_workers(vo
     expect_let_go(&s, 1, hold);
     members_declared(s.workers[2].end, more, NULL);
     members_declared(late.end, id, NULL);
-    kept_log_expect(" has not come to the end of an iteration within ");
+    kept_log_expect(" has not reached the end of an iteration within ");
 }
 
 static void the_rank_is_held_until_the_late_worker_has_declared_all_tensors(void **state)

@@ -88,7 +88,8 @@ static void slow_down(struct rig *rig, struct job_on_two *j)
     assert_true(*rig_last_event(rig, "move"));
 }
 
-/* The lane works only while it has its core, so the lane's own clock shows no difference. */
+/* The lane works only while it has its core, so the lane's own clock does not show that the lane is
+ * slow. */
 static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
 {
     struct rig *rig = *state;

@@ -13,9 +13,9 @@
 #define ALLOCATIONS_MAX 2000
 
 static bool in_step;
-static long countdown;   /* number of allocations until the failing one; 0: none fails */
-static long failed;      /* number of the failing allocation in this life */
-static struct end *lane; /* aggregator of this life */
+static long countdown;   /* number of allocations until one fails; 0: none fails */
+static long failed;      /* number of the allocation that fails in this life of the coordinator */
+static struct end *lane; /* the aggregator in this life of the coordinator */
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -203,7 +203,7 @@ static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(
     print_message("# %ld allocations\n", n);
     kept_log_expect(": a message could not be sent: ");
     kept_log_expect("gradpool serve refused a connection: ");
-    kept_log_expect("the aggregator left its control connection");
+    kept_log_expect("the aggregator closed its control connection");
 }
 
 int main(void)

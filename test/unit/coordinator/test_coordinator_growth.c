@@ -106,7 +106,7 @@ static enum share_how how_of(struct rig *rig, const struct trained *t)
     return jobs_share(job, job->tensors[0]->pieces[0].lane)->how;
 }
 
-/* Two jobs on a lane each. Each needs a small part of its lane. */
+/* Two jobs on one lane each. Each job needs a small part of its lane. */
 struct pair {
     struct end *workers[2];
     struct trained jobs[2];
@@ -213,7 +213,8 @@ static void tasks_do_not_move_to_a_lane_without_memory(void **state)
 {
     struct rig *rig = *state;
     limits_init(&rig->options.limits);
-    /* RIG_COST_BYTES for a piece, the same for a rank: one tensor fits, two do not */
+    /* A piece costs RIG_COST_BYTES, and its rank costs the same: the lane has memory for one
+     * tensor, not for two. */
     rig->options.limits.most[LIMIT_LANE_MEMORY] = 3 * RIG_COST_BYTES;
     rig_start_afresh(rig);
     rig_aggregator(rig, 2);
@@ -338,7 +339,7 @@ static void a_hold_goes_on_after_a_restart_of_the_coordinator(void **state)
     assert_in_range(hold_of(rig, &pair), 1, 5 * NS_PER_S);
 }
 
-/* For example, the whole machine is slow, and another lane would not help. */
+/* On a slow machine, for example, another lane would not help. */
 static void a_job_that_is_slow_for_another_reason_stays_with_a_log_line(void **state)
 {
     struct rig *rig = *state;

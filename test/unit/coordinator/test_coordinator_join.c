@@ -130,7 +130,7 @@ static void a_static_rule_is_served_and_compared_also_after_a_restart(void **sta
     WIRE(BackupSpec)
     backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2, .absence = UINT32_MAX);
     join_with(*state, 0, &backup);
-    backup.least = 2; /* the value that is the default */
+    backup.least = 2; /* the default value, given explicitly */
     join_with(*state, 1, &backup);
     backup.k = 3;
     refused_backup(*state, 2, &backup, -EINVAL,
@@ -138,7 +138,7 @@ static void a_static_rule_is_served_and_compared_also_after_a_restart(void **sta
                    "4294967295, lag 4, gradients 1, rate fixed; rank 2 came with static, k 3");
     refused_backup(*state, 2, NULL, -EINVAL, "rank 2 came with all; give all ranks the same");
     rig_crash(*state);
-    rig_start(*state); /* no former rank has sent the rule again */
+    rig_start(*state); /* since the restart no rank has sent the rule again */
     refused_backup(*state, 2, NULL, -EINVAL, "by backup rule static, k 2, least 2, absence ");
     backup.k = 2;
     join_with(*state, 2, &backup);

@@ -24,7 +24,7 @@ static void say_ending(struct end *e, uint64_t left_ms)
     assert_int_equal(channel_send(e->channel, &message), 0);
 }
 
-/* Expects the aggregator's end. The text names the losses ("": none). */
+/* Expects that the aggregator ends. The text names the losses; "": no losses. */
 static void expect_end(struct end *e, const char *loses)
 {
     envelope *drain = end_expect(e, BODY(DRAIN_REQUEST));

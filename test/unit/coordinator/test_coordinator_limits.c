@@ -128,7 +128,7 @@ static void a_request_above_a_limit_is_refused_before_placement(void **state)
                     "tensors of one job: has 0, asks for 3 more, may have 2");
 }
 
-/* Sends the longest possible message without its last byte. */
+/* Sends a message of the maximum length, except for its last byte. */
 static void send_half(struct end *e)
 {
     static char junk[1 << 16];

@@ -365,7 +365,7 @@ static void the_measured_loss_is_shown_beside_the_predicted_one(void **state)
     measure_lane_of(rig, "a");
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
-    /* u v / (1 + u v) with u = v = 0.2 is 3.8 % */
+    /* The loss is u v / (1 + u v), which is 3.8 % with u = v = 0.2. */
     assert_true(view->is_predicted);
     assert_in_range(view->predicted_loss_ppm, 38000, 39000);
     assert_int_equal(view->loss_limit_ppm, 0);
@@ -384,7 +384,7 @@ static void how_rounds_end_is_part_of_the_prediction(void **state)
     measure_lane_of(rig, "a");
     measure_lane_of(rig, "b");
     envelope *reply = measure_ask_job(rig, "a", &view);
-    /* 5 ms take 1.2 times as long, which adds 1 ms to 101 ms */
+    /* the lane time of 5 ms grows by a factor of 1.2, which adds 1 ms to a round of 101 ms */
     assert_in_range(view->predicted_loss_ppm, 9800, 10000);
     message_free(reply);
 }

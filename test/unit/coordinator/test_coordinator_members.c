@@ -77,7 +77,7 @@ static void ranks_beyond_the_wanted_workers_are_refused_until_a_resize(void **st
     expect_members(zero.end, 7, 3);
 }
 
-/* Ranks started after a resize use the same command, with the old sizes, as README.md shows. */
+/* Ranks that start after a resize use the same command with the old sizes, as README.md shows. */
 static void new_ranks_of_a_resized_job_join_with_the_sizes_of_the_old_ranks(void **state)
 {
     members_join_refused(*state, elastic(2), -EPROTO, "begins with 2 workers; start rank 2 after");

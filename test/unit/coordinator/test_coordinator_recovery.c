@@ -103,7 +103,7 @@ static void a_process_that_closes_its_connection_but_lives_is_not_replaced(void 
     declare(zero, "w");
     struct end *second = rig_aggregator(rig, 1);
     end_close(first);
-    /* the first owner could still write, because it was not fenced */
+    /* the first owner was not stopped and could still write */
     end_expect_none(second, BODY(PLACE_REQUEST));
     rig_kill(rig, first->process);
     drop_placed(second);

@@ -50,7 +50,7 @@ static void resume(struct rig *rig, struct worker *w, uint32_t rank, uint32_t wo
     message_free(reply);
 }
 
-/* A worker that does not know of the failure would push the tensor and wait. */
+/* A worker that is not informed of the failure would push the tensor and wait. */
 static void a_resumed_session_receives_the_failed_tensors(void **state)
 {
     struct rig *rig = *state;
@@ -371,7 +371,7 @@ static void a_second_signal_ends_local_aggregators_at_once(void **state)
     rig_start(rig);
     rig_local_aggregator(rig, 1, rig->grants[0])->answers = false;
     coordinator_signal(rig->coordinator, SIGINT);
-    rig_settle(rig); /* the aggregator must not drain */
+    rig_settle(rig); /* the aggregator must not be drained */
     coordinator_signal(rig->coordinator, SIGINT);
     step_until_drained(rig);
     assert_int_equal(coordinator_run(rig->coordinator), SIGINT);

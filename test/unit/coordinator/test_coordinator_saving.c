@@ -272,8 +272,8 @@ static uint64_t ask_between(struct saving_case *c, char *tensor)
 static void a_rank_reads_the_named_tensors_without_a_hold(void **state)
 {
     struct saving_case c = begin(*state);
-    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY; /* a tensor of any quorum that is not
-                                                               * named has no effect */
+    /* a tensor of any quorum is ignored unless the request names it */
+    jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY;
     envelope *reply = end_expect_reply(c.asker, ask_between(&c, "w"));
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
     assert_int_equal(reply->snapshot_reply->n_tensors, 1);

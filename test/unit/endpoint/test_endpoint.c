@@ -419,9 +419,9 @@ static void a_stale_socket_file_is_replaced_and_a_live_one_left(void **state)
     assert_int_equal(endpoint_listen(&e, NULL, &second, &err), -EADDRINUSE);
     assert_int_equal(second, -7);
     expect_text(err.text, "stop it or use another path");
-    close(accept(listener, NULL, NULL)); /* the refused second listener connected once, to check for
-                                          * a listening process */
-    expect_talk(listener, &e);           /* the listener must still work after the failed attempt */
+    /* the second listener was refused; it had connected once to check whether a process listens */
+    close(accept(listener, NULL, NULL));
+    expect_talk(listener, &e); /* the listener must still work after the failed attempt */
     close(listener);
 }
 

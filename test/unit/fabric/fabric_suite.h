@@ -17,7 +17,7 @@ struct fabric_factory {
     void (*begin)(void);
     void (*end)(void);
     int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
-    /* Return an unused address, and an address without a listener. */
+    /* Two functions that return an unused address, and an address without a listener. */
     void (*name_address)(char *ret_address);
     const char *dead_address;
     /* Advances virtual time. NULL: time is real. */
@@ -43,7 +43,7 @@ int fabric_case_tear_down(void **state);
 extern const struct CMUnitTest fabric_talk_cases[], fabric_memory_cases[], fabric_sleep_cases[];
 extern const size_t fabric_talk_cases_count, fabric_memory_cases_count, fabric_sleep_cases_count;
 
-/* tools that tests of one implementation may use */
+/* tools for tests of one implementation */
 
 #define SEEN_MAX 512
 #define SEEN_BYTES_MAX 512
@@ -59,7 +59,7 @@ struct side {
     struct fabric *fabric;
     struct seen seen[SEEN_MAX];
     int seen_count;
-    bool is_stuck; /* this fabric is never polled */
+    bool is_stuck; /* the test never polls this fabric */
 };
 
 /* A listening lane, and up to three workers. */

@@ -1,5 +1,5 @@
-/* Tests the order in which a poll reads connections (svc/fabric/turns.h). The connections of the
- * test are no fabric's: each has a number of events that are still to be read. */
+/* Tests the order in which a poll reads connections (svc/fabric/turns.h). The connections exist
+ * only in the test: each has a number of events that are still to be read. */
 #include "svc/fabric/turns.h"
 
 #include <setjmp.h>

@@ -491,8 +491,8 @@ static void in_every_world_a_task_has_one_owner_and_at_rest_a_lane_serves_it(voi
         expand(&w);
     }
     print_message("# %u worlds\n", search.count);
-    /* After a change of the table this number changes, too. Then compare the reached states before
-     * and after. */
+    /* This number changes when the table changes. In that case compare the states that were reached
+     * before and after the change. */
     assert_int_equal(search.count, 17631);
 }
 

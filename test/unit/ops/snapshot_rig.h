@@ -11,11 +11,11 @@ struct rig_service {
     uint64_t at_ns, incarnation;
     const char *state;             /* state of the aggregator */
     const char *lane_state;        /* state of lane 9; NULL: open */
-    uint64_t lane_cpu_ns[2];       /* lanes 7 and 9 */
-    uint64_t busy_ns[2][2];        /* jobs 3 and 5 on each lane */
-    uint64_t rounds, pushed_bytes; /* each job on each lane */
-    const char *tenant, *job;      /* job 3 */
-    const char *job_state;         /* job 5 */
+    uint64_t lane_cpu_ns[2];       /* CPU time of lane 7 and of lane 9 */
+    uint64_t busy_ns[2][2];        /* busy time for jobs 3 and 5, on each lane */
+    uint64_t rounds, pushed_bytes; /* counters of each job on each lane */
+    const char *tenant, *job;      /* names of the tenant and of job 3 */
+    const char *job_state;         /* state of job 5 */
     /* number of jobs "job-0", "job-1", ... without a lane, with ids from 1000 */
     uint32_t more_jobs;
     bool told_nothing; /* the aggregator has not sent its figures yet */

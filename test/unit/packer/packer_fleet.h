@@ -28,7 +28,7 @@ struct fleet {
     struct packer_resident residents[FLEET_LANES_MAX][FLEET_RESIDENTS_MAX];
     struct packer_node nodes[FLEET_NODES_MAX];
     size_t nodes_count;
-    /* tensors of the job placed next */
+    /* tensors of the job that is placed next */
     struct packer_tensor tensors[FLEET_TENSORS_MAX];
     size_t tensors_count;
     struct packer_timing timing;
@@ -56,7 +56,7 @@ static inline struct fleet *fleet_new(size_t lanes_count)
     return f;
 }
 
-/* Adds a measured job to a lane in use. */
+/* Adds a measured job to a lane that already has a job. */
 static inline struct packer_resident *fleet_add(struct fleet *f, size_t lane, uint64_t lane_ns,
                                                 uint64_t period_ns)
 {
@@ -173,7 +173,7 @@ static inline size_t fleet_lanes_open(const struct fleet *f)
     return count;
 }
 
-/* Returns the maximum over all jobs and lanes of a job's loss minus its limit. */
+/* Returns the largest excess (loss minus limit) of any job on any lane. */
 static inline double fleet_worst_excess(const struct fleet *f, const char *policy, double margin)
 {
     double losses[FLEET_RESIDENTS_MAX], worst = -1;

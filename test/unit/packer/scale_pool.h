@@ -148,7 +148,7 @@ static inline size_t pool_residents(const struct pool *p, size_t lane,
     return count;
 }
 
-/* Returns the lane's maximum of predicted loss minus limit. Sharing adds the margin. */
+/* Returns the largest value of predicted loss minus limit on the lane. Sharing adds the margin. */
 static inline double pool_excess(const struct pool *p, size_t lane)
 {
     struct packer_resident residents[POOL_JOBS_MAX] = {0};
@@ -173,7 +173,7 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* Checks that only the lane's tasks (in a relief the job's) move, within limits. Moves them. */
+/* Checks that only tasks of the lane (in a relief of the job) move, within limits. Moves them. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;
@@ -275,7 +275,7 @@ static inline void pool_expect(const struct pool *p, enum scale_verb verb, const
                  p->last.reason);
 }
 
-/* Returns the number of windows until this decision, including its own. */
+/* Returns the number of windows until this decision. The window of the decision is counted. */
 static inline size_t pool_until(struct pool *p, enum scale_verb verb)
 {
     for (size_t i = 1; i < 10000; i++)

@@ -2,7 +2,7 @@
  * BK11). */
 #include "test/unit/packer/backup_crowd.h"
 
-/* Linked with --wrap: counts the packer's allocations. */
+/* Linked with --wrap, which counts the packer's allocations. */
 static size_t allocations, allocations_left = SIZE_MAX;
 
 void *__real_calloc(size_t count, size_t bytes);
@@ -41,7 +41,8 @@ static void a_static_round_closes_at_its_kth_arrival(void **state)
 static void an_announcement_counts_for_the_round_that_the_caller_names(void **state)
 {
     struct backup *b = create(BACKUP_STATIC, 3);
-    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* without a begin */
+    /* the begin of this gradient was never reported */
+    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED);
     assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* a repetition, which is not
                                                                         * counted again */
     assert_int_equal(backup_counted(b, 0), 1);

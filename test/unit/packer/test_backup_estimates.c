@@ -146,7 +146,7 @@ static void the_measured_gain_has_no_assumption(void **state)
                 1e-9);
 }
 
-/* When a signal shrinks, a short window follows. */
+/* When a signal becomes smaller, a short window follows. */
 static void a_fallen_signal_is_noticed_within_a_few_rounds(void **state)
 {
     struct gain_windows w = {0};
@@ -159,7 +159,8 @@ static void a_fallen_signal_is_noticed_within_a_few_rounds(void **state)
     assert_true(gain_windows_read(&w).noise > 100);
 }
 
-/* Samples near zero: the upper end of the longest window decides. A single window has no effect. */
+/* Samples near zero: the upper bound of the longest window decides. A single window has no
+ * effect. */
 static void noise_without_a_signal_stays_bounded(void **state)
 {
     struct gain_windows w = {0};
@@ -218,7 +219,7 @@ static void curvature_is_one_before_it_is_measured(void **state)
 
 /* --- BK4: the means of DBW --- */
 
-/* A loss h w^2/2 with rate 0.1 and h = 4, so c is 0.4. */
+/* Descent with loss h w^2/2, rate 0.1 and h = 4, so c is 0.4. */
 static void curvature_is_found_from_losses_and_rate(void **state)
 {
     struct gain_recent r = {0};
@@ -291,7 +292,7 @@ static void a_scale_is_the_time_of_a_completed_gradient(void **state)
     assert_near(pace_scale_ns(&rank), 500, 0.01);
 }
 
-/* An interrupted gradient counts as time. Half of the gradients are interrupted half-way. */
+/* An interrupted gradient adds to the time. Half of the gradients are interrupted half-way. */
 static void interrupted_work_lengthens_the_scale(void **state)
 {
     struct pace_curve curve;
@@ -431,7 +432,7 @@ static void neighbours_in_the_wrong_order_share_their_mean(void **state)
         assert_near(cells_time(&cells, 2, i), (3 * 200 + 100) / 4.0, 1e-5);
 }
 
-/* An empty cell is estimated to be no slower than its neighbours imply. */
+/* The estimate of an empty cell is not slower than the values of its neighbours imply. */
 static void an_empty_cell_takes_the_least_time_that_its_neighbours_allow(void **state)
 {
     float memory[5 * W * W];

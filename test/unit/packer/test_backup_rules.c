@@ -1,7 +1,7 @@
 /* Tests the decisions of the rules (packer/backup/README.md, BK7 to BK12). */
 #include "test/unit/packer/backup_crowd.h"
 
-/* Waiting pays if one more gradient lowers the noise. It does not pay for a straggler. */
+/* A longer wait pays if one more gradient lowers the noise. A wait for a straggler does not pay. */
 static void auto_waits_for_noise_but_not_for_a_straggler(void **state)
 {
     struct backup *b = create(BACKUP_AUTO, 0);
@@ -44,9 +44,9 @@ static void auto_waits_for_all_while_no_step_gains(void **state)
     backup_destroy(b);
 }
 
-/* Late in a training run the noise is large, and the curvature c small. All steps gain, but would
- * not with a curvature that is a few hundredths above the measured one. The gain of one more
- * gradient is then less than that of three rounds without the slow rank. */
+/* Late in a training run the noise is large, and the curvature c is small. All steps improve the
+ * loss, but would not with a curvature that is a few hundredths above the measured one. One more
+ * gradient then improves the loss less than three rounds without the slow rank. */
 static void auto_does_not_wait_for_a_straggler_late_in_a_run(void **state)
 {
     enum { ROUNDS = 120, SLOW = 5 };
@@ -110,8 +110,8 @@ static void blind_takes_the_most_gradients_a_second(void **state)
     backup_destroy(b);
 }
 
-/* Arrivals two and three are as early as the first. The others come ten seconds apart, so three are
- * best. The last loss is larger than the one before. */
+/* Arrivals two and three are as early as the first. The other arrivals come ten seconds apart, so
+ * three gradients are best. The last loss is larger than the loss before. */
 static void dbw_waits_for_one_more_after_a_loss_that_rose(void **state)
 {
     struct backup *b = create(BACKUP_DBW, 0);
@@ -233,7 +233,7 @@ static void a_proportional_rate_waits_for_more(void **state)
     assert_int_equal(d[1].verb, BACKUP_WAIT);
 }
 
-/* Without noise two gradients close a round, where the round before had eight. Without a check both
+/* Without noise two gradients close a round; the round before had eight. Without this check both
  * ranks would begin another gradient. */
 static void no_gradient_begins_at_the_moment_of_a_close(void **state)
 {

@@ -45,7 +45,7 @@ static void expect_change(size_t at, uint32_t id, uint32_t workers, uint32_t ser
 static void the_speed_is_that_of_its_formula(void **state)
 {
     const struct elastic_speed speed = {8, 0.5, 0.25, 0.125, 0.0625};
-    /* 8/4 + 0.5 + 0.25*4/2 + 0.125*4 + 0.0625*2 = 3.625 */
+    /* the time of a round is 8/4 + 0.5 + 0.25*4/2 + 0.125*4 + 0.0625*2 = 3.625 s */
     assert_true(elastic_rounds_per_s(&speed, 4, 2) == 1 / 3.625);
     assert_true(elastic_rounds_per_s(&speed, 0, 2) == 0);
     assert_true(elastic_rounds_per_s(&(struct elastic_speed){0}, 1, 1) == 0);
@@ -61,7 +61,8 @@ static void free_slots_are_used_first(void **state)
 
 static void the_job_that_loses_least_shrinks_by_a_bundle(void **state)
 {
-    /* 1/(1/4+0.02) - 1/(1/3+0.03) = 0.95; 1/(10/4+0.02) - 1/(10/3+0.03) = 0.10 rounds a second */
+    /* rounds a second that one worker less costs: 1/(1/4+0.02) - 1/(1/3+0.03) = 0.95 for job 1,
+     * 1/(10/4+0.02) - 1/(10/3+0.03) = 0.10 for job 2 */
     struct elastic_job jobs[] = {job(1, 4, 2, 1), job(2, 4, 2, 10)};
     struct elastic_slots free = {0, 0};
     assert_int_equal(make_room(jobs, 2, &free, 1, 1), 1);

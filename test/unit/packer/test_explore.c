@@ -275,8 +275,8 @@ static void overlapping_memory_is_never_kept(void **state)
     }
 }
 
-/* Like a core used by other processes: the wait for the core is the same for one piece and for
- * many. */
+/* Simulates a core that other processes use: the wait for the core is the same for one piece and
+ * for many. */
 static void lanes_that_are_late_with_any_load_are_emptied(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {

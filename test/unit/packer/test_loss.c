@@ -244,14 +244,15 @@ static void cycle_punishes_periods_that_do_not_divide(void **state)
     assert_near(losses[1], 0, 0);
     loss_cycle.losses(odd, 2, losses);
     assert_near(losses[0], 0, 0);
-    assert_near(losses[1], 0.4, 1e-12); /* one round of 60 in each cycle of 100 */
+    assert_near(losses[1], 0.4, 1e-12); /* each cycle of 100 contains one round of 60 */
     loss_cycle.losses(busy, 2, losses); /* 50 + 2 x 40 in each cycle of 100 */
     assert_near(losses[0], 1 - 100 / 130.0, 1e-12);
     assert_near(losses[1], 1 - 100 / 130.0, 1e-12);
     /* 10 + 2 x 10 + 2 x room = 100 / 0.95 */
     assert_near(loss_cycle.room_ns(even, 2, &job), (100 / 0.95 - 30) / 2, 1e-6);
     job.period_ns = 70;
-    assert_true(loss_cycle.room_ns(even, 2, &job) < 0); /* one round of 70 in each cycle of 100 */
+    /* each cycle of 100 contains one round of 70 */
+    assert_true(loss_cycle.room_ns(even, 2, &job) < 0);
 }
 
 /* --- the room against the losses --- */
@@ -387,7 +388,7 @@ static void alone_only_the_last_burst_makes_the_round_longer(void **state)
     assert_near(predicted(&job, 1, 0), 2.0 / 102, 1e-12);
     assert_int_equal(packer_losses("shared", &job, 1, &counted), 0);
     assert_near(counted, 5.0 / 105, 1e-12);
-    job.timing.slack_ns = 3 * MS / 2; /* another lane was later by this time */
+    job.timing.slack_ns = 3 * MS / 2; /* another lane was later than this lane by this time */
     assert_near(predicted(&job, 1, 0), 0.5 / 100.5, 1e-12);
     job.timing.slack_ns = 3 * MS;
     assert_near(predicted(&job, 1, 0), 0, 0);
@@ -408,12 +409,12 @@ static void others_draw_the_last_burst_out(void **state)
 
     assert_near(predicted(jobs, 2, 0), 3.0 / 103, 1e-9);
     assert_int_equal(packer_losses("shared", jobs, 2, counted), 0);
-    assert_near(predicted(jobs, 2, 1), counted[1], 0); /* this job's ending is unknown */
+    assert_near(predicted(jobs, 2, 1), counted[1], 0); /* the end of this job's rounds is unknown */
     assert_true(counted[0] > 3.0 / 103);
 }
 
-/* All work is in one burst, and nothing hides it. The prediction equals rule `shared`, except for
- * the square of the loss. */
+/* All work is in one burst, and no computation overlaps the work. The prediction equals rule
+ * `shared`, except for the square of the loss. */
 static void a_job_with_all_work_at_the_end_loses_as_the_rule_predicts(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};

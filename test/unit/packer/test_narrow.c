@@ -12,8 +12,8 @@
 #define MS UINT64_C(1000000)
 #define LIMIT 50000
 
-/* Searches the number of lanes for a job that is slower with fewer than `needs`. Returns the number
- * of trials. */
+/* Searches the number of lanes of a job that is slower on fewer than `needs` lanes. Returns the
+ * number of trials. */
 static int seek(struct narrow *n, uint32_t lanes, uint32_t needs)
 {
     int tries = 0;

@@ -83,7 +83,7 @@ static void the_distribution_of_few_pieces_needs_no_additional_lane(void **state
 }
 
 /* The job needs 60 ms of lane time in a period of 100 ms. The loss limit would allow 35 ms on one
- * of its two lanes, but each gets 30 ms. */
+ * of its two lanes, but each lane gets 30 ms. */
 static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -99,7 +99,7 @@ static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
     free(f);
 }
 
-/* Returns in ns how far the pieces of any lane are ahead of the lane's share. */
+/* Returns the largest time in ns by which the pieces of a lane are ahead of the lane's share. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
     double all_ns = 0, so_far_ns = 0, had_ns[FLEET_LANES_MAX] = {0}, worst_ns = 0;

@@ -151,7 +151,7 @@ static void a_strict_resident_keeps_others_away(void **state)
     plan = fleet_plan(f, "shared");
     assert_int_equal(fleet_lane_of(&plan, 0), 0);
     packer_plan_fini(&plan);
-    resident->timing.loss_limit_ppm = 20000; /* 0.2 x 0.1 / 1.02, plus the margin */
+    resident->timing.loss_limit_ppm = 20000; /* a loss of 0.2 x 0.1 / 1.02, plus the margin */
     plan = fleet_plan(f, "shared");
     assert_int_equal(fleet_lane_of(&plan, 0), 1);
     packer_plan_fini(&plan);
@@ -286,7 +286,8 @@ static void a_job_does_not_use_up_its_lanes_on_lanes_with_little_room(void **sta
     struct fleet *f = fleet_of_job(20, 100 * MS);
     struct packer_plan plan;
 
-    for (size_t i = 0; i < 16; i++) /* a lane has room for 2 ms, and four lanes for more */
+    /* a lane has room for 2 ms of one job, and four lanes together for more */
+    for (size_t i = 0; i < 16; i++)
         fleet_add(f, i, (i < 12 ? 83 : 30) * MS, 100 * MS);
     for (size_t i = 0; i < 20; i++)
         fleet_tensor(f, 2 * MS);
@@ -519,7 +520,7 @@ static int compare_doubles(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Prints the time, but does not test it. */
+/* Prints the duration of the test, but does not check it. */
 static void two_hundred_tasks_find_room_beside_a_thousand_jobs(void **state)
 {
     uint64_t seed = 7;

@@ -50,7 +50,8 @@ static void least_loaded_compares_measured_load_before_bytes(void **state)
     f->lanes[1].load_bytes = 1000000;
     fixture_place(f, NULL);
     assert_int_equal(fixture_lane_of(f, 0), 1);
-    f->lanes[0].load_ppm = 249999; /* within a quarter the number of bytes decides */
+    /* if the loads differ by less than a quarter, the number of bytes decides */
+    f->lanes[0].load_ppm = 249999;
     fixture_place(f, NULL);
     assert_int_equal(fixture_lane_of(f, 0), 0);
     fixture_free(f);
@@ -224,8 +225,8 @@ static void paa_uses_best_fit_below_the_mean(void **state)
 {
     struct fixture *f = fixture_new(2, 4);
 
-    /* Mean 10. 7 opens lane 0, the lower of two equal lanes. 5 does not fit there and opens lane 1.
-     * The second 5 fills lane 1, and 3 fills lane 0. */
+    /* The mean is 10. Tensor 7 opens lane 0, the lower of two equal lanes. Tensor 5 does not fit on
+     * lane 0 and opens lane 1. The second tensor 5 fills lane 1, and tensor 3 fills lane 0. */
     set_elements(f, (uint64_t[]){7, 5, 5, 3});
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 1, 0});
@@ -237,7 +238,7 @@ static void paa_overflows_onto_the_emptiest_lane(void **state)
 {
     struct fixture *f = fixture_new(2, 3);
 
-    set_elements(f, (uint64_t[]){6, 6, 6}); /* mean 9: the third tensor fits on no lane */
+    set_elements(f, (uint64_t[]){6, 6, 6}); /* the mean is 9: the third tensor fits on no lane */
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 0});
     fixture_free(f);
@@ -247,7 +248,7 @@ static void paa_fills_lanes_to_the_mean_with_a_large_tensor(void **state)
 {
     struct fixture *f = fixture_new(4, 2);
 
-    set_elements(f, (uint64_t[]){1000, 3000}); /* mean 1000 */
+    set_elements(f, (uint64_t[]){1000, 3000}); /* the mean is 1000 */
     fixture_place(f, "paa");
     assert_int_equal(f->plan.pieces_count, 4);
     for (size_t i = 0; i < 4; i++)
@@ -272,7 +273,7 @@ static void paa_keeps_to_the_memory_of_a_lane(void **state)
 {
     struct fixture *f = fixture_new(3, 2);
 
-    set_elements(f, (uint64_t[]){3000, 3}); /* mean 1001: lane 0 receives 500 elements */
+    set_elements(f, (uint64_t[]){3000, 3}); /* the mean is 1001: lane 0 receives 500 elements */
     f->lanes[0].memory_bytes = 2003;
     fixture_place(f, "paa");
     assert_int_equal(fixture_lane_bytes(f, 0), 2000);

@@ -10,8 +10,8 @@
 
 #define TRIED_MAX 64
 
-/* Runs trials until the rule has chosen. `time` has the time of a unit by the number of workers.
- * Returns the number of trials. */
+/* Runs trials until the rule has chosen a number. `time` contains the time of a unit, indexed by
+ * the number of workers. Returns the number of trials. */
 static size_t search(struct parallel *p, double (*time)(uint32_t workers), uint32_t *tried)
 {
     size_t count = 0;
@@ -25,7 +25,7 @@ static size_t search(struct parallel *p, double (*time)(uint32_t workers), uint3
 }
 
 static double perfect(uint32_t workers) { return 1000.0 / workers; }
-/* The best number is 4: each worker adds 60. */
+/* The best number of workers is 4, because each further worker adds 60. */
 static double with_overhead(uint32_t workers) { return 1000.0 / workers + 60.0 * workers; }
 static double constant(uint32_t workers) { return 100; }
 static double slightly_worse(uint32_t workers) { return workers == 1 ? 100 : 104; }
@@ -80,7 +80,7 @@ static void frugal_counts_the_slots(void **state)
     assert_int_equal(search(&p, constant, tried), 2);
     assert_int_equal(parallel_workers(&p), 1);
     parallel_init(&p, PARALLEL_FRUGAL, 1, 8);
-    assert_int_equal(search(&p, perfect, tried), 4); /* all have the same cost */
+    assert_int_equal(search(&p, perfect, tried), 4); /* all numbers of workers have equal costs */
     assert_int_equal(parallel_workers(&p), 1);
 }
 

@@ -165,7 +165,7 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
     end_rounds(&p, 120 * MS, false); /* twice the lane time, so the burst doubles, too */
     assert_in_range(profile_known(&p).burst_ns, 2 * MS - MS / 10, 2 * MS + MS / 10);
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
-    end_rounds(&p, 50 * MS, false); /* the period alone was measured wrong */
+    end_rounds(&p, 50 * MS, false); /* only the period was measured wrong */
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_int_equal(profile_known(&p).burst_ns, 0);
 }
@@ -283,7 +283,7 @@ static void a_change_beside_others_makes_a_job_unmeasured(void **state)
     run(&p, 12, 60 * MS, 4 * MS, true);
     run(&p, 12, 61 * MS, 4 * MS, false);
     assert_int_equal(run(&p, PROFILE_UNEXPLAINED_SAMPLES - 1, 120 * MS, 4 * MS, false),
-                     PROFILE_NOTHING); /* the machine may be busy for a while */
+                     PROFILE_NOTHING); /* other processes may use the machine for a while */
     assert_int_equal(run(&p, 60, 121 * MS, 4 * MS, false), PROFILE_DRIFTED);
     assert_false(profile_knows_alone(&p));
     assert_int_equal(profile_loss_ppm(&p), 0);

@@ -57,11 +57,11 @@ static void a_drain_requires_a_larger_margin_than_a_placement(void **state)
 {
     struct pool *p = pool_new(8, 1);
     pool_open(p, 2);
-    pool_put(p, 0, 20 * MS); /* both lose 3.8 %, or 4.8 % with the margin of `shared` */
+    pool_put(p, 0, 20 * MS); /* each job loses 3.8 %, or 4.8 % with the margin of `shared` */
     pool_put(p, 1, 20 * MS);
     for (int i = 0; i < 200; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
-    p->tasks[0].lane_ns = 14 * MS; /* 2.7 % */
+    p->tasks[0].lane_ns = 14 * MS; /* each job loses 2.7 % */
     pool_until(p, SCALE_DRAIN);
     pool_obey(p);
     pool_free(p);
@@ -91,7 +91,7 @@ static void lanes_with_jobs_that_cannot_be_planned_for_stay(void **state)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
     p->jobs[1].is_moving = false;
     assert_in_range(pool_until(p, SCALE_DRAIN), 1, 7);
-    assert_int_not_equal(p->last.lane, 10); /* the lane of the job that is not measured */
+    assert_int_not_equal(p->last.lane, 10); /* the lane of the job without a measurement */
     pool_free(p);
 }
 

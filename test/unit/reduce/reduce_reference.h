@@ -5,7 +5,7 @@
 
 #include "svc/reduce/reduce.h"
 
-/* Returns the bits of the half nearest to `value`, ties to even. */
+/* Returns the bits of the half-precision number nearest to `value`; ties are rounded to even. */
 uint16_t reference_half(double value, enum reduce_dtype dtype);
 double reference_from_half(uint16_t bits, enum reduce_dtype dtype);
 

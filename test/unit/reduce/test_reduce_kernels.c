@@ -400,7 +400,7 @@ static void check_all_halves(enum reduce_set set, enum reduce_dtype dtype)
             fail_msg("%s, %s %#x becomes %a", reduce_set_name(set), reduce_dtype_name(dtype), i,
                      (double)wide[i]);
     }
-    /* adding nothing to a partial result converts it back; -0 + 0 is 0 */
+    /* with no source, a partial result is only converted back; the sum of -0 and 0 is 0 */
     reduce_pick(set, REDUCE_SUM, dtype, dtype)(
         &(struct reduce_pass){(void *[]){back}, 1, (const void *[]){zeros}, 1, wide, 65536, 0});
     for (unsigned i = 0; i < 65536; i++)

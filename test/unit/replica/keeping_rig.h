@@ -113,7 +113,7 @@ static inline void turn(void)
         }                                                  \
     } while (0)
 
-/* Waits longer than any message of the holder's thread needs. */
+/* Waits longer than the holder's thread needs for any message. */
 static inline void settle(void)
 {
     uint64_t until_ns = clock_now_ns() + QUIET_NS;

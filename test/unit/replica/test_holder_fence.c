@@ -2,8 +2,8 @@
  * this memory while another lane may still write to it (svc/replica, J3 and J4; W5 of svc/wire). */
 #include "test/unit/replica/keeping_rig.h"
 
-/* Number of calls to fabric_fence(). A real call may kill a lane that does not end its connection,
- * but here the lane is this process. */
+/* Number of calls to fabric_fence(), which is replaced here: a real call may kill a lane that does
+ * not end its connection, and in this test the lane is this process. */
 static int fences;
 
 void __real_fabric_fence(struct fabric_conn *c);
@@ -257,7 +257,7 @@ static void a_lane_that_is_being_left_is_fenced_when_it_is_lost(void **state)
     assert_true(holds(expect_told(2, 1), 4));
 }
 
-/* The lane has other copies here, so nothing else would close the connection. */
+/* The lane has other copies of this holder, so nothing else would close the connection. */
 static void a_lane_with_an_open_write_gets_a_new_copy_on_another_connection(void **state)
 {
     keep_both_at_lane_1();

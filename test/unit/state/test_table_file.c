@@ -1,5 +1,5 @@
-/* Tests the file of a table: rows come back as they were written, any changed byte is refused, and
- * an unfinished file leaves the former one. */
+/* Tests the file of a table: rows are read as they were written, any changed byte is refused, and
+ * an unfinished file leaves the former file unchanged. */
 #include "svc/reduce/reduce.h"
 #include "svc/state/table_write.h"
 

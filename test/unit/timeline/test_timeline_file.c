@@ -90,7 +90,8 @@ static bool is_whole(const char *text)
 static size_t count(const char *text, const char *part)
 {
     const char *end =
-        /* keeps strstr() of AddressSanitizer from reading the whole text each time */
+        /* the end is computed once, because AddressSanitizer's strstr() would read the whole text
+         * at each call */
         text + strlen(text);
     size_t bytes = strlen(part), found = 0;
     for (; (text = memmem(text, (size_t)(end - text), part, bytes)); text += bytes)

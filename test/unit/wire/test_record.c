@@ -463,10 +463,10 @@ static void random_bytes_never_crash(void **state)
     }
 }
 
-/* After a change of these sizes a former version would misread records. */
+/* If these sizes change, a former version would misread records. */
 static void the_layout_of_records_goes_with_the_protocol_version(void **state)
 {
-    /* After a change (H10): raise the version, update the sizes, rebuild
+    /* If a size changes (H10): raise the version, update the sizes, rebuild
      * test/fuzz/corpus/record. */
     assert_int_equal(CHANNEL_VERSION, 16);
     assert_int_equal(sizeof(struct record_ready), 120);

@@ -136,8 +136,8 @@ static void the_state_of_another_deal_is_refused(void **state)
     deal_fini(&giver);
 }
 
-/* Words come from another process and may have any value. A state that passes the checks deals
- * samples of the data set only. */
+/* Words come from another process and may have any value. If a state passes the checks, its deal
+ * contains only samples of the data set. */
 static void changed_words_are_refused_or_harmless(void **state)
 {
     static const uint64_t values[] = {0, 1, 500, 501, UINT32_MAX, UINT64_MAX};

@@ -18,7 +18,7 @@
 #define EPOCHS_MAX 3
 #define STEPS_MAX 4000
 
-static size_t left = SIZE_MAX; /* number of allocations until one fails */
+static size_t left = SIZE_MAX; /* number of allocations before one fails */
 void *__real_reallocarray(void *memory, size_t count, size_t bytes);
 void *__wrap_reallocarray(void *memory, size_t count, size_t bytes);
 
@@ -37,7 +37,8 @@ struct world {
     struct deal_spec spec;
     uint64_t state;
     enum life life[RANKS];
-    uint64_t first_step[RANKS]; /* first step that a rank may train; 0: it is a founding member */
+    /* first step that a rank may train; 0: the rank was in the job from the start */
+    uint64_t first_step[RANKS];
     uint32_t deaths_ppm, changes_ppm, alive;
     uint32_t confirmed[EPOCHS_MAX][SAMPLES_MAX], trained[EPOCHS_MAX][SAMPLES_MAX];
     uint64_t repeated_most; /* number of samples in the last shares of dead ranks; at most so many
@@ -84,7 +85,7 @@ static void count_share(struct world *w, uint64_t number, uint32_t rank,
         counts[step->epoch][samples[i]]++;
 }
 
-/* A rank that dies before record t may have trained its share of step t - 1, and then of t. */
+/* A rank that dies before record t may have trained its shares of steps t - 1 and t. */
 static void die(struct world *w, uint32_t rank, uint64_t t)
 {
     for (uint64_t number = t > 1 ? t - 1 : 1; number <= t; number++) {
@@ -297,7 +298,8 @@ static void shares_of_a_lost_rank_are_dealt_at_the_end_of_the_epoch(void **state
     struct deal_record both = all_of(2), one = all_of(1);
     begin(&deal, 18, 0, 2);
     assert_int_equal(deal_apply(&deal, &both), 0); /* record 1 deals step 2: places 6 to 11 */
-    assert_int_equal(deal_apply(&deal, &one), 0);  /* rank 1 is lost with 3 to 5 and 9 to 11 */
+    /* rank 1 is lost with samples 3 to 5 and 9 to 11 */
+    assert_int_equal(deal_apply(&deal, &one), 0);
     assert_int_equal(deal_step(&deal, 3)->runs.samples, 6);
     assert_int_equal(deal_apply(&deal, &one), 0);
     const struct deal_step *again = deal_step(&deal, 4);
@@ -316,7 +318,7 @@ static void a_member_that_comes_back_without_the_state_is_lost(void **state)
     ranks_add(back.holds, 0);
     begin(&deal, 18, 0, 2);
     assert_int_equal(deal_apply(&deal, &both), 0);
-    assert_int_equal(deal_apply(&deal, &back), 0); /* rank 1 loses 3 to 5 and 9 to 11 */
+    assert_int_equal(deal_apply(&deal, &back), 0); /* rank 1 loses samples 3 to 5 and 9 to 11 */
     assert_int_equal(deal_share(deal_step(&deal, 3), 0), 6);
     assert_int_equal(deal_share(deal_step(&deal, 2), 1), 0);
     assert_int_equal(deal_apply(&deal, &both), 0);
@@ -335,7 +337,7 @@ static void a_batch_per_worker_grows_with_the_members(void **state)
     assert_int_equal(deal_apply(&deal, &three), 0);
     assert_int_equal(deal_step(&deal, 2)->runs.samples, 12);
     assert_int_equal(deal_share(deal_step(&deal, 2), 2), 4);
-    assert_int_equal(deal_apply(&deal, &two), 0); /* rank 2 is lost with 4 samples */
+    assert_int_equal(deal_apply(&deal, &two), 0); /* rank 2 is lost with 4 of its samples */
     assert_int_equal(deal_step(&deal, 3)->runs.samples, 8);
     deal_fini(&deal);
 }
@@ -400,11 +402,11 @@ static void the_order_of_an_epoch_is_a_permutation_of_its_own(void **state)
             same += spec.samples == 70000 && sample == deal_sample(&spec, 4, place);
         }
     }
-    assert_true(same < 20); /* by chance about one sample has the same place in both epochs */
+    assert_true(same < 20); /* on average one sample has the same place in both epochs by chance */
     free(seen);
 }
 
-/* Known samples: the order is the same in every release. */
+/* Compares with stored samples: the order must be the same in every release. */
 static void the_order_of_an_epoch_is_known(void **state)
 {
     struct deal_spec spec = {.samples = 1797, .seed = 1};

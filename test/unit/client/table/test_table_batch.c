@@ -17,7 +17,7 @@
 #define SALT UINT64_C(99)
 #define OFFSET 8192
 
-static size_t left = SIZE_MAX; /* allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations before one fails */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 

@@ -1,6 +1,6 @@
 /* Tests open requests of a worker to tables. A request ends when all its lanes have answered, in
- * any order. A word never ends another request than its own. The number of open requests is
- * limited. Also compares a random run with a plain list. */
+ * any order. A word ends only its own request. The number of open requests is limited. Also
+ * compares a random run with a plain list. */
 #include "client/lib/table/exchange.h"
 #include "test/lib/extent.h"
 
@@ -17,7 +17,7 @@
 #define TABLE 3
 #define EXCHANGES 40
 
-static size_t left = SIZE_MAX; /* allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations before one fails */
 void *__real_realloc(void *memory, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
 
@@ -144,8 +144,9 @@ static void a_lost_lane_ends_its_parts_only(void **state)
 
 static void open_requests_of_a_table_on_a_lane_are_limited(void **state)
 {
-    uint32_t most = record_row_requests_open(800);        /* more workers than any job has */
-    assert_int_equal(most, record_row_requests(800) - 1); /* one is left for a pull in transit */
+    uint32_t most = record_row_requests_open(800); /* more workers than any job has */
+    /* one request is left for a pull in transit */
+    assert_int_equal(most, record_row_requests(800) - 1);
     for (int i = 0; i < EXCHANGES; i++)
         exchange_fini(&all, &exchanges[i]);
     all.workers = 800;

@@ -18,7 +18,7 @@
 #define DIM 5
 #define SEEDS 300
 
-static size_t left = SIZE_MAX; /* allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations before one fails */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 

@@ -22,7 +22,7 @@
 #define OFFSET 4096
 #define KEYS_MOST 3000
 
-static size_t left = SIZE_MAX; /* allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations before one fails */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WORKERS 1 /* of trained_start() */
+#define WORKERS 1 /* number of workers of the job that trained_start() starts */
 
 static unsigned warnings;
 
@@ -61,7 +61,7 @@ static struct job *only_job(struct rig *rig)
     return list_entry(rig->coordinator->service->jobs.next, struct job, link);
 }
 
-/* Counts of a lane that then stops to serve the job. */
+/* Sends the counts of a lane, which then no longer serves the job. */
 static void leave(struct job *job, uint64_t counted, uint64_t dropped)
 {
     struct sent s;
@@ -134,7 +134,8 @@ static void a_rank_that_is_dropped_in_half_of_the_rounds_is_named_once(void **st
     assert_int_equal(warnings, 1);
 }
 
-/* A rank that becomes slow late is named, although most rounds of the job have its gradient. */
+/* A rank that becomes slow late in the training is named, although most rounds of the job contain
+ * its gradient. */
 static void only_the_last_rounds_count_for_the_warning(void **state)
 {
     struct job *job = job_of(*state);

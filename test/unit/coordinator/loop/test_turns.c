@@ -136,14 +136,14 @@ static void a_party_above_its_budget_is_served_when_no_other_waits(void **state)
     struct member *dear = add(0, &one, 400 * MS, true), *busy = add(1, &other, 100 * US, false);
     run(NS_PER_S);
     unsigned before = dear->taken;
-    /* for ten seconds there is always a member about to request a turn */
+    /* for ten seconds at least one member is always about to request a turn */
     for (int i = 0; i < 1000; i++) {
         now_ns += 10 * MS;
         turn_wait(&turns, &busy->turn);
         while (turns_due_ns(&turns, now_ns) == 0)
             turns_take(&turns, now_ns);
     }
-    assert_true(dear->taken - before >= 5); /* a quarter of the time is about six turns */
+    assert_true(dear->taken - before >= 5); /* about six turns fit into a quarter of the time */
 }
 
 static void operators_go_first_within_their_budget_and_aggregators_always(void **state)

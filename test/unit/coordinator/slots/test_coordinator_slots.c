@@ -46,8 +46,8 @@ static struct key add_tenant(struct rig *rig, const char *name)
     return key;
 }
 
-/* The first tenant has all slots. A job of the second one gets the slots of the highest ranks, and
- * later as many as the first tenant keeps (F6). */
+/* The first tenant has all slots. A job of the second tenant gets the slots of the highest ranks,
+ * and finally as many slots as the first tenant keeps (F6). */
 static void two_tenants_share_a_site(void **state)
 {
     const struct key one = add_tenant(*state, "one"), two = add_tenant(*state, "two");
@@ -81,7 +81,8 @@ static void the_tenant_with_fewer_slots_is_served_first(void **state)
     pool_submit(first, "b", 1, 1);
     pool_submit(second, "c", 1, 1);
     end_expect_none(second, BODY(POOL_ORDERS));
-    pool_ended(first, &a, 0); /* the training is complete, so no other worker of it is started */
+    /* the training of the job is complete, so no other worker of the job is started */
+    pool_ended(first, &a, 0);
     pool_expect_for(second, POOL_START, "c", 0);
     end_expect_none(first, BODY(POOL_ORDERS));
 }
@@ -154,7 +155,8 @@ static void growth_resizes_the_job_before_its_worker_starts(void **state)
     pool_worker_join(*state, &one, 0);
 }
 
-/* The scheduler would undo a resize of an operator. A script may end its wait for a lost rank. */
+/* A resize by an operator is refused, because the scheduler would undo the resize. A script may end
+ * its wait for a lost rank. */
 static void a_resize_of_an_operator_is_refused(void **state)
 {
     struct end *operator= rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
@@ -320,7 +322,7 @@ static void a_pool_that_cannot_join_is_told_why(void **state)
                       "or let these jobs end first");
 }
 
-/* Jobs without a key would take slots, but their workers could not begin a job (K97). */
+/* Jobs without a key would get slots, but their workers could not start the job (K97). */
 static void a_pool_needs_a_key_if_the_service_has_tenants(void **state)
 {
     const struct key key = add_tenant(*state, "one");

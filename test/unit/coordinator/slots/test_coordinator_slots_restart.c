@@ -132,7 +132,7 @@ static void a_restart_with_fewer_slots_keeps_the_workers(void **state)
     pool = pool_join(rig, (struct pool_joining){.has = ranks, .count = 4});
     end_expect_none(pool, BODY(POOL_ORDERS));
     pool_ended(pool, &ranks[3], 1);
-    end_expect_none(pool, BODY(POOL_ORDERS)); /* its slot is gone */
+    end_expect_none(pool, BODY(POOL_ORDERS)); /* the slot of this worker no longer exists */
     rig->options.worker_slots = NULL;
     restart(rig);
     pool_join_refused(rig, (struct pool_joining){.has = ranks, .count = 3}, -ENOENT,
@@ -174,7 +174,8 @@ static void jobs_train_on_at_their_size_without_a_pool(void **state)
     pool_expect_for(other, POOL_START, "bert", 0);
 }
 
-/* Nobody sees the processes, so a slot is free when its session has ended. */
+/* The coordinator gets no reports about the processes, so a slot is free when the session of its
+ * worker has ended. */
 static void slots_are_free_when_sessions_end_without_a_pool(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});

@@ -168,7 +168,8 @@ static void failures_are_logged_with_their_kind(void **state)
     assert_int_equal(kept_log_count("third failure"), 0);
 }
 
-/* An adopted process has no exit code. A goodbye shows the end of its training. */
+/* The coordinator does not know the exit code of an adopted process. A goodbye shows that its
+ * training has ended. */
 static void an_adopted_worker_with_a_goodbye_has_trained(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});

@@ -31,7 +31,7 @@ static void refused(struct end *e, int code, const char *text)
 static void a_lane_that_refuses_fails_the_table_for_good(void **state)
 {
     static const char text[] =
-        "table 'users' of job words: lane 1 did not take its shards: it does "
+        "table 'users' of job words: lane 1 did not accept its shards: it does "
         "not want to; see the log of its aggregator";
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
@@ -40,7 +40,7 @@ static void a_lane_that_refuses_fails_the_table_for_good(void **state)
     lane->refusal = -ENOSPC;
     end_declare_table(zero, "users", 32, SHARDS);
     refused(zero, -ENOSPC, text);
-    kept_log_expect(" did not take shards of table ");
+    kept_log_expect(" did not accept shards of table ");
     end_declare_table(zero, "users", 32, SHARDS);
     refused(zero, -ENOSPC, text);
 }
@@ -51,8 +51,8 @@ static void fail_table(struct end *lane, struct end *e)
     lane->refuses = BODY(PLACE_REQUEST);
     lane->refusal = -ENOSPC;
     end_declare_table(e, "users", 32, SHARDS);
-    refused(e, -ENOSPC, " did not take its shards");
-    kept_log_expect(" did not take shards of table ");
+    refused(e, -ENOSPC, " did not accept its shards");
+    kept_log_expect(" did not accept shards of table ");
     lane->refuses = 0;
 }
 

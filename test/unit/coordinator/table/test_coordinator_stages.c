@@ -1,5 +1,5 @@
-/* Tests borders between stages: all ranks ask, then lanes get the members, then ranks continue; and
- * the same after a crash at each point. */
+/* Tests borders between stages: all ranks request the next stage, then lanes get the members, then
+ * the ranks get their answers. Also tests a crash of the coordinator at each point of a border. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/coordinator/stage/choose.h"
@@ -79,7 +79,7 @@ static void end_part(uint32_t rank, uint64_t number, uint64_t ended_clock)
     end_part_at(rank, number, ended_clock, 0);
 }
 
-/* The rank gets the stage, with these members, in this clock. */
+/* Expects that the rank gets the stage with these members and this clock. */
 static void takes(uint32_t rank, uint64_t number, uint64_t mask, uint64_t first_clock)
 {
     uint64_t ranks[RANKS_WORDS];
@@ -243,7 +243,7 @@ static void a_rank_of_another_stage_is_refused(void **state)
     refused(1, -EINVAL, "rank 1 of job words is in stage 0, the job in stage 1");
 }
 
-/* A member that gets its answer late must not skip units, nor begin in a later clock. */
+/* A member that receives its answer late must not skip units, nor begin in a later clock. */
 static void a_repeated_answer_is_the_same_after_another_member_has_ended(void **state)
 {
     begin_first(setup(*state));
@@ -269,7 +269,7 @@ static struct end *crash(struct rig *rig, struct end *lane)
     return lane;
 }
 
-/* Two ranks have the stage, the third one has lost its answer. */
+/* Two ranks have received the stage. The answer to the third rank was lost. */
 static void a_lost_answer_is_given_again_after_a_restart(void **state)
 {
     struct end *lane = setup(*state);
@@ -284,8 +284,8 @@ static void a_lost_answer_is_given_again_after_a_restart(void **state)
     takes(1, 1, 0x3, 3);
 }
 
-/* A rank without its answer repeats its request, and another rank has the stage: so the lanes have
- * it, too. The next stage is sent to them nevertheless. */
+/* A rank without its answer repeats its request. Another rank has received the stage, so the lanes
+ * have received the stage as well. The coordinator nevertheless sends the lanes the next stage. */
 static void a_rank_with_the_stage_ends_the_wait_for_lanes_after_a_restart(void **state)
 {
     struct end *lane = setup(*state);
@@ -306,7 +306,7 @@ static void a_rank_with_the_stage_ends_the_wait_for_lanes_after_a_restart(void *
     all_get(2, 0x1, 3);
 }
 
-/* No rank has the stage: it was stored, but the lanes had not answered. */
+/* No rank has received the stage: it was stored, but the lanes had not answered. */
 static void a_stored_stage_begins_after_a_restart(void **state)
 {
     struct end *lane = setup(*state);
@@ -322,7 +322,7 @@ static void a_stored_stage_begins_after_a_restart(void **state)
     all_get(1, 0x3, 1);
 }
 
-/* All members had ended stage 1, and two ranks had asked for the next one. */
+/* All members had ended stage 1, and two ranks had requested the next stage. */
 static void a_border_continues_after_a_restart(void **state)
 {
     struct end *lane = setup(*state);

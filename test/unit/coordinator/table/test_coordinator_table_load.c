@@ -1,5 +1,6 @@
-/* Tests the lane time of tables: it counts as load of the lane, is measured by clocks, and never
- * counts as time of tensors, which may move. The lanes' counters are simulated. */
+/* Tests the lane time of tables. This time is part of the lane's load, and is measured by clocks.
+ * It is never part of the lane time of tensors, which may move. The lanes' counters are
+ * simulated. */
 #include "svc/base/clock.h"
 #include "svc/wire/table/table_load.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -133,7 +134,8 @@ static void the_time_of_tables_is_no_time_of_tensors(void **state)
     assert_in_range(tasks_ns(rig, "words"), 2 * NS_PER_MS - 1000, 2 * NS_PER_MS + 1000);
 }
 
-/* A request names one job. The job of tables is the first one, and has no pieces. */
+/* A request for the times of pieces names one job. The first job has only tables, and so no
+ * pieces. */
 static void tables_do_not_keep_other_jobs_from_the_measurement_of_their_pieces(void **state)
 {
     struct rig *rig = *state;

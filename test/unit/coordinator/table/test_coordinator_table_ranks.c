@@ -1,5 +1,5 @@
-/* Lanes with tables are told which ranks of a job that continues are gone, also those that never
- * connected to them. */
+/* Tests which ranks the coordinator reports to lanes with tables of an elastic job: all ranks that
+ * are gone, also ranks that have never connected to the lane. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/wire/ranks.h"
@@ -35,7 +35,7 @@ static void declare(struct end *e)
     message_free(end_expect(e, BODY(DECLARE_REPLY)));
 }
 
-/* The lane is told that this rank is gone, and no other. */
+/* Expects a message to the lane with this rank as the only rank that is gone. */
 static void told_of(struct end *lane, uint32_t rank)
 {
     uint64_t gone[TERMS_RANK_WORDS];
@@ -85,7 +85,7 @@ static void a_lane_that_refuses_the_list_is_logged(void **state)
     told_of(lane, 1);
     end_declare_one(zero, "w", 100);
     message_free(end_expect(zero, BODY(DECLARE_REPLY)));
-    kept_log_expect(" was not told which ranks are gone: ");
+    kept_log_expect(" was not informed of the ranks that are gone: ");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

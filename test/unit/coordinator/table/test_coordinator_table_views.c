@@ -1,5 +1,5 @@
-/* Tests what operators see of the tables of a job: their terms, and the sums of the lanes' counts.
- * The lanes are simulated. */
+/* Tests what operators see of a job's tables: their terms, and the sums of the lanes' counts. The
+ * lanes are simulated. */
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
@@ -14,7 +14,7 @@
 #define SHARDS 8
 #define ROWS_MOST UINT64_C(1000000000000)
 
-static uint64_t takes_left; /* calls of take() that succeed */
+static uint64_t takes_left; /* number of calls of take() before the first failure */
 
 static void *take(void *context, size_t bytes)
 {

@@ -310,7 +310,7 @@ static void a_job_that_workers_enter_has_no_tables(void **state)
     refused(zero.end, -EOPNOTSUPP, "; join without workers_max");
 }
 
-/* A worker that replaces one that has left counts as late, too. */
+/* A worker that replaces a worker that has left counts as late, too. */
 static void a_job_that_continues_without_workers_has_no_tables_with_bsp(void **state)
 {
     struct rig *rig = *state;
@@ -364,7 +364,7 @@ static void a_rank_that_declares_other_terms_fails_the_job(void **state)
 
 /* --- hosts --- */
 
-/* Their lanes exchange rows over the network. */
+/* Lanes on several hosts exchange rows with the workers over the network. */
 static void ranks_on_other_hosts_get_the_route_of_the_others(void **state)
 {
     struct rig *rig = *state;
@@ -392,7 +392,7 @@ static void a_dead_aggregator_fails_the_table_on_every_rank(void **state)
     told_of_failure(one.end, route.table, -EOWNERDEAD, "table 'users' of job words: aggregator 1");
     end_declare_table(zero.end, "users", 32, SHARDS);
     refused(zero.end, -EOWNERDEAD, text);
-    /* the lost tensor gets another lane, the shards of the table do not */
+    /* the lost tensor gets another lane; the shards of the table get none */
     envelope *place = end_expect(second, BODY(PLACE_REQUEST));
     assert_null(place->place_request->table);
     message_free(place);

@@ -141,7 +141,7 @@ struct endpoint {
     struct fi_context own; /* context of the only receive posted to tcp */
     void *buffer;
     size_t buffer_bytes;
-    struct fi_cq_data_entry held; /* an entry that still waits for a receive */
+    struct fi_cq_data_entry held; /* an entry for which no receive is posted yet */
     bool is_held;
 };
 
@@ -287,7 +287,7 @@ static bool use_up_receive(struct endpoint *e, struct fi_cq_data_entry *entry)
         wrong("a message longer than its receive");
     memcpy(oldest.base, e->buffer, entry->len);
     ssize_t r = post_own(e);
-    if (r != 0 && r != -FI_EAGAIN) /* with libfabric 2 the endpoint has ended */
+    if (r != 0 && r != -FI_EAGAIN) /* -FI_EAGAIN: with libfabric 2 the endpoint has ended */
         wrong("tcp refuses a receive");
     return true;
 }

@@ -295,7 +295,8 @@ static void a_missing_listener_is_reported_at_once(void **state)
     if (r == 0)
         r = rig_expect(rig, worker, FABRIC_EVENT_CLOSED).event.error;
     assert_int_equal(r, -ECONNREFUSED);
-    assert_true(clock_now_ns() - begin_ns < 20 * NS_PER_S); /* not after a silence */
+    /* the connection ends before a silence could have ended it */
+    assert_true(clock_now_ns() - begin_ns < 20 * NS_PER_S);
 }
 
 /* Sends bytes that no fabric sends. Uses the worker's endpoint directly, without the fabric's

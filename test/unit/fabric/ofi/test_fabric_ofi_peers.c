@@ -334,7 +334,8 @@ static void closing_beside_a_stopped_worker_is_bounded(void **state)
         rig_pump(&rig);
     uint64_t begin_ns = clock_now_ns();
     fabric_close(rig.lane.fabric);
-    assert_true(clock_now_ns() - begin_ns < 20 * NS_PER_S); /* the stopped peer would last longer */
+    /* the time for a stopped peer would be longer */
+    assert_true(clock_now_ns() - begin_ns < 20 * NS_PER_S);
     free(slots);
     worker_kill(pid);
 }

@@ -21,7 +21,7 @@
 
 #define HALF_WAY 50
 #define SILENCE_NS (5 * NS_PER_S)
-#define SOON_NS (SILENCE_NS / 2) /* too early to be caused by silence */
+#define SOON_NS (SILENCE_NS / 2) /* too short a time for an end because of silence */
 
 static int open_ofi(const struct fabric_options *options, struct fabric **ret_fabric)
 {

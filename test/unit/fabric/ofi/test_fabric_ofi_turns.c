@@ -1,6 +1,6 @@
-/* Tests turns of tenants in a poll (O35): a tenant with many busy connections delays no other one,
- * the order does not depend on the speed of the host, and no event is left while the caller sleeps.
- * The time of a poll is charged to the jobs whose connections it has read. */
+/* Tests turns of tenants in a poll (O35): a tenant with many busy connections delays no other
+ * tenant, the order does not depend on the speed of the host, and no event is left while the caller
+ * sleeps. The time of a poll is charged to the jobs whose connections were read. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/fabric/group.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 
 #define CONNS 24
-#define MORE_CONNS (FABRIC_GROUP_LOOKS_MAX + 8) /* more than one poll reads */
+#define MORE_CONNS (FABRIC_GROUP_LOOKS_MAX + 8) /* more connections than one poll reads */
 #define MESSAGES 16
 #define EVENTS 64
 #define POLLS_MAX 100000
@@ -87,7 +87,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* The first message of each connection is sent at once, the others at flush. */
+/* The first message of each connection is sent at once, the other messages at the flush. */
 static void party_post(struct party *p, int messages)
 {
     for (int i = 0; i < p->count; i++)

@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEATH_NOTICED_NS (20 * NS_PER_S) /* for any host; a lost notice would never come */
+#define DEATH_NOTICED_NS (20 * NS_PER_S) /* enough for any host; without the event, a failure */
 
 static void name_address(char *ret_address)
 {
@@ -320,7 +320,7 @@ static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
         assert_int_equal(fabric_send(c, "x", 1, NULL, 0), -ECONNRESET);
         assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
         is_late = clock_now_ns() - before_ns >= FABRIC_FENCE_NS;
-        poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would happen late */
+        poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would follow the fence */
         (void)waitid(P_PID, (id_t)lane, &end, WEXITED | WNOHANG | WNOWAIT);
         assert_true(end.si_pid == 0 || is_late);
         kill(lane, SIGKILL);

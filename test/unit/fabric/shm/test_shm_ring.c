@@ -163,7 +163,8 @@ static void a_length_that_does_not_fit_is_refused(void **state)
     free(p.ring);
 }
 
-/* A side never reads its published counter again, because the other side may have changed it. */
+/* Each side uses its own copy of the counter that it publishes, and never reads the published
+ * counter, because the other side may have changed it. */
 static void a_side_never_reads_its_own_published_counter(void **state)
 {
     struct pair p = make_pair(0);
