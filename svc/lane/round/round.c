@@ -172,6 +172,26 @@ void round_landed(struct rank *rank, uint64_t round)
     round_go_on(rank->piece);
 }
 
+void round_fail_stuck(struct piece *p)
+{
+    if (quorum_is_stuck(p))
+        piece_fail(p, -EOWNERDEAD,
+                   "tensor '%s': the result of round %" PRIu64
+                   " was lost with its lane; declare again",
+                   p->tensor, p->round - 1);
+}
+
+/* A rank may have been idle when the lane of its result died. With this rank the late ones may be
+ * so many that no further round has enough ranks. A round in progress, or the copy of a result,
+ * gives late ranks their result; an empty tensor has none. With QUORUM_CHOSEN the next set is
+ * unknown. */
+void round_check_late(struct piece *p)
+{
+    bool makes_result = p->state != PIECE_COLLECTING || p->is_copy;
+    if (p->terms.quorum == QUORUM_FIRST && p->elements > 0 && !makes_result)
+        round_fail_stuck(p);
+}
+
 void round_answer_late(struct rank *rank, struct announcement *a)
 {
     announcement_drop_payload(rank->worker, a);
@@ -181,6 +201,7 @@ void round_answer_late(struct rank *rank, struct announcement *a)
     rank->piece->late++;
     closing_late(rank);
     round_go_on(rank->piece);
+    round_check_late(rank->piece);
 }
 
 /* ---- announcements ---- */

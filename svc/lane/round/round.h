@@ -10,6 +10,11 @@ void round_go_on(struct piece *p);
 /* Handles the announcement of a round that is already closed; the rank gets an answer, unless the
  * leader lane has it. */
 void round_answer_late(struct rank *rank, struct announcement *a);
+/* Fails the piece if late ranks wait for a result that died with a lane, and the other ranks are
+ * too few for a further round. */
+void round_fail_stuck(struct piece *p);
+/* As round_fail_stuck(), after a rank has become late for a piece whose open round is known. */
+void round_check_late(struct piece *p);
 /* Handles LANDED of a rank outside a set, for a piece that leads the rounds of its job: the results
  * of `round` have landed at the rank, or (RECORD_ROUND_NONE) a lane no longer had them. The rank
  * gets an answer. */

@@ -388,11 +388,7 @@ void round_settle(struct piece *p, uint64_t committed)
     /* a failed piece settles its ranks, too, so that every rank gets an answer */
     for (uint32_t i = 0; i < p->members; i++)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
-    if (quorum_is_stuck(p))
-        piece_fail(p, -EOWNERDEAD,
-                   "tensor '%s': the result of round %" PRIu64
-                   " was lost with its lane; declare again",
-                   p->tensor, p->round - 1);
+    round_fail_stuck(p);
     welcome_entering(p);
     if (p->failure)
         return; /* a failed piece opens no round */
@@ -492,6 +488,7 @@ void standing_welcome(struct rank *rank)
     } else if (a->round < p->round) {
         catch_up(p, rank, a);
         round_go_on(p); /* late ranks may get their result now */
+        round_check_late(p);
     } else if (a->standing == RECORD_TAKES) {
         round_answer_late(rank, a);
     } else if (a->round == p->round) {

@@ -294,6 +294,31 @@ static void a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_
     expect_closed(1, 1, 1, 5, 9);
 }
 
+/* When the lane died, rank 0 knew the end of round 7, and the other ranks were between two rounds.
+ * Round 8 needs two ranks. */
+static void late_ranks_that_no_result_can_reach_get_an_error(void **state)
+{
+    struct say idle = {.piece = DATA,
+                       .round = 6,
+                       .standing = RECORD_IDLE,
+                       .has_no_input = true,
+                       .has_no_output = true};
+    start(3, first_two, true);
+    rig_say(&rig, 1, idle);
+    rig_say(&rig, 2, idle);
+    idle.round = 7;
+    rig_say(&rig, 0, idle);
+    push(1, 7, 1000);
+    push(0, 8, 2);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].errors_count + rig.workers[0].errors_count, 0);
+    push(2, 7, 1000);
+    for (uint32_t rank = 0; rank < 3; rank++) {
+        rig_until(&rig, rig.workers[rank].errors_count == 1);
+        assert_int_equal(rig.workers[rank].error.code, -EOWNERDEAD);
+    }
+}
+
 static void late_ranks_wait_for_the_first_result_of_a_new_owner(void **state)
 {
     start(3, first_two, true);
@@ -518,6 +543,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_barrier_of_the_first_needs_a_tensor_without_elements),
     CASE(a_new_owner_tells_a_rank_with_a_result_the_round_of_this_result),
     CASE(a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it),
+    CASE(late_ranks_that_no_result_can_reach_get_an_error),
     CASE(late_ranks_wait_for_the_first_result_of_a_new_owner),
     CASE(the_leader_decides_which_gradients_make_the_round),
     CASE(a_lane_waits_for_the_set_that_workers_pass_on),
