@@ -9,6 +9,10 @@ static int show_reply(envelope **reply, const void *context)
 {
     const struct operator_options *options = context;
     const Gradpool__Wire__ExplainReply *explained = (*reply)->explain_reply;
+    if (explained->n_jobs == 0 && *explained->queued) {
+        printf(options->json ? "{\"jobs\": [], \"queued\": \"%s\"}\n" : "%s\n", explained->queued);
+        return CLI_OK;
+    }
     if (explained->n_jobs == 0) {
         fprintf(stderr, "gradpool: there is no job %s; see gradpool jobs\n", options->job);
         return CLI_NOTHING;

@@ -222,6 +222,20 @@ static bool slots_submit_is_valid(struct peer *p, uint64_t request, const WIRE(P
     return false;
 }
 
+/* Checks the number of jobs of the tenant: those that train, and those of pools that wait for their
+ * first worker. Without this one tenant could fill the queue of all tenants. */
+static int slots_check_tenant(const struct service *s, const struct tenant *tenant, struct err *err)
+{
+    struct quota quota;
+    char who[192];
+    quota_of_tenant(s, tenant, &quota);
+    tenant_title(tenant, who, sizeof who);
+    list_for_each_entry (const struct slots_job, job, &s->works->slots->jobs, link)
+        quota.used[LIMIT_TENANT_JOBS] += job->pool->tenant == tenant && !slots_training(job);
+    return limits_check(&tenant->limits, LIMIT_TENANT_JOBS, who, quota.used[LIMIT_TENANT_JOBS], 1,
+                        err);
+}
+
 static bool slots_name_is_free(struct peer *p, uint64_t request, const WIRE(PoolSubmit) * submit)
 {
     struct service *s = p->service;
@@ -241,7 +255,8 @@ static bool slots_name_is_free(struct peer *p, uint64_t request, const WIRE(Pool
     else if (s->works->slots->jobs_count >= SLOTS_JOBS_MAX)
         peer_fail(p, request, -EDQUOT, "%u jobs of pools are there, the most; wait for their ends",
                   s->works->slots->jobs_count);
-    else if (quota_check_new_job(s, p->tenant, submit->job, most, &err) < 0)
+    else if (quota_check_new_job(s, p->tenant, submit->job, most, &err) < 0 ||
+             slots_check_tenant(s, p->tenant, &err) < 0)
         peer_fail(p, request, err.code, "%s", err.text);
     else
         return true;

@@ -51,6 +51,10 @@ bool slots_view_sites(const struct service *s, slots_take_fn take, void *context
 /* Adds the jobs without a worker that has joined. `name`: "": all. */
 bool slots_view_queued(const struct service *s, const struct tenant *only, const char *name,
                        slots_take_fn take, void *context, WIRE(JobsReply) * reply);
+/* Writes a sentence about each job of this name without a worker that has joined: its place in the
+ * queue of its site, and why it waits. "": there is none. */
+void slots_explain_queued(const struct service *s, const struct tenant *only, const char *name,
+                          char *ret_text, size_t text_bytes);
 /* Sets view->pool if a pool starts the workers of the job. All memory is from `take`, also that of
  * texts. */
 bool slots_view_job(const struct job *job, slots_take_fn take, void *context, WIRE(JobView) * view);

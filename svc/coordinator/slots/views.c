@@ -1,6 +1,8 @@
 /* Sites and jobs of pools in the replies to `jobs` and `explain`. Only stored state is used. */
 #include "svc/coordinator/slots/internal.h"
 
+#include "svc/base/text.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -90,6 +92,55 @@ bool slots_view_queued(const struct service *s, const struct tenant *only, const
             return false;
     }
     return reply->queued != NULL;
+}
+
+/* Counts the waiting jobs of the site: all, and those up to this one in the order of submission. */
+static void slots_find_place(const struct slots_job *of, uint32_t *ret_place, uint32_t *ret_waiting)
+{
+    const struct slots_site *site = of->pool->site;
+    bool is_behind = false;
+    *ret_place = *ret_waiting = 0;
+    list_for_each_entry (const struct slots_job, job, &site->service->works->slots->jobs, link) {
+        struct scheduler_view view;
+        if (job->pool->site != site || scheduler_view(site->scheduler, job->id, &view) < 0 ||
+            view.state != SCHEDULER_WAITING)
+            continue;
+        (*ret_waiting)++;
+        *ret_place += !is_behind;
+        is_behind |= job == of;
+    }
+}
+
+static void slots_explain_job(const struct slots_job *job, char *text, size_t text_bytes)
+{
+    const struct slots_site *site = job->pool->site;
+    const struct scheduler_totals totals = scheduler_totals(site->scheduler);
+    char sentence[3 * SLOTS_TEXT_BYTES];
+    const char *state = slots_state_name(job);
+    uint32_t place, waiting;
+    slots_sentence(job, sentence, sizeof sentence);
+    slots_find_place(job, &place, &waiting);
+    text_append(text, text_bytes, "%sjob %s ", *text ? "; " : "", job->name);
+    if (strcmp(state, "waiting") == 0)
+        text_append(text, text_bytes,
+                    "is queued on site %s, place %u of %u in the order of submission; it waits for "
+                    "%u slot%s, and %u of %u slots are free",
+                    site->name, place, waiting, job->workers_min, text_plural(job->workers_min),
+                    totals.free, totals.slots);
+    else
+        text_append(text, text_bytes, "is %s on site %s, and no worker has joined", state,
+                    site->name);
+    text_append(text, text_bytes, " (%s)", sentence);
+}
+
+void slots_explain_queued(const struct service *s, const struct tenant *only, const char *name,
+                          char *ret_text, size_t text_bytes)
+{
+    *ret_text = '\0';
+    list_for_each_entry (const struct slots_job, job, &s->works->slots->jobs, link)
+        if ((!only || job->pool->tenant == only) && strcmp(name, job->name) == 0 &&
+            !slots_training(job))
+            slots_explain_job(job, ret_text, text_bytes);
 }
 
 static void slots_count_site(const struct slots_site *site, WIRE(SiteView) * view)

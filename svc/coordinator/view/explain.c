@@ -22,6 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define QUEUED_BYTES 2048
 #define TASKS_SHOWN_MAX 4096 /* maximum number of a job's tasks in a reply */
 
 /* --- tasks --- */
@@ -305,10 +306,14 @@ static int fill(const struct peer *p, const char *name, WIRE(ExplainReply) * rep
 void explain_handle(struct peer *p, const envelope *request)
 {
     WIRE(ExplainReply) *reply = malloc(sizeof *reply);
+    char queued[QUEUED_BYTES];
     if (!reply)
         return peer_fail_memory(p, request->id);
     *reply = MESSAGE_PART(ExplainReply, explain_reply);
-    if (fill(p, request->explain_request->job, reply) < 0)
+    slots_explain_queued(p->service, p->is_operator ? NULL : p->tenant,
+                         request->explain_request->job, queued, sizeof queued);
+    reply->queued = strdup(queued);
+    if (!reply->queued || fill(p, request->explain_request->job, reply) < 0)
         peer_fail_memory(p, request->id);
     else
         peer_send(p, &ENVELOPE(request->id, EXPLAIN_REPLY, explain_reply, reply));

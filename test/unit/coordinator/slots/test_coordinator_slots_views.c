@@ -211,6 +211,48 @@ static void a_pool_submits_no_job_beyond_the_limit(void **state)
                     "a study's name has at most");
 }
 
+static void waiting_jobs_count_in_the_quota_of_their_tenant(void **state)
+{
+    struct rig *rig = *state;
+    struct limits *limits = &tenants_local(rig->coordinator->service)->limits;
+    struct end *pool = pool_join(rig, (struct pool_joining){0});
+    limits->most[LIMIT_TENANT_JOBS] = 3;
+    pool_submit(pool, "first", 4, 4);
+    struct pool_order order = pool_expect_and_start(pool);
+    (void)pool_worker_join(rig, &order, 0); /* a job that trains counts once */
+    pool_submit(pool, "second", 4, 4);
+    pool_submit(pool, "third", 4, 4);
+    pool_submit_refused(pool, "fourth", 1, 1, -EDQUOT, "--tenant-jobs-max");
+    pool_withdraw(pool, "third");
+    pool_submit(pool, "fourth", 1, 1);
+}
+
+static void expect_explained(struct rig *rig, const char *name, const char *words)
+{
+    envelope *reply = measure_ask_why(rig, name);
+    const char *queued = reply->explain_reply->queued;
+    assert_int_equal(reply->explain_reply->n_jobs, 0);
+    if (*words ? !strstr(queued, words) : *queued)
+        fail_msg("'%s' does not say '%s'", queued, words);
+    message_free(reply);
+}
+
+static void explain_shows_the_place_of_a_waiting_job(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "first", 4, 4);
+    pool_submit(pool, "second", 4, 4);
+    pool_submit(pool, "third", 1, 1);
+    expect_explained(*state, "second",
+                     "job second is queued on site here, place 1 of 2 in the order of submission; "
+                     "it waits for 4 slots, and 0 of 4 slots are free (");
+    expect_explained(*state, "third",
+                     "place 2 of 2 in the order of submission; it waits for 1 slot,");
+    expect_explained(*state, "first",
+                     "job first is probing on site here, and no worker has joined (");
+    expect_explained(*state, "fourth", "");
+}
+
 /* --- restarts --- */
 
 static void a_restart_without_the_site_is_logged(void **state)
@@ -364,6 +406,8 @@ int main(void)
         CASE(an_adopted_worker_with_a_goodbye_has_trained),
         CASE(too_many_reports_are_refused),
         CASE(a_pool_submits_no_job_beyond_the_limit),
+        CASE(waiting_jobs_count_in_the_quota_of_their_tenant),
+        CASE(explain_shows_the_place_of_a_waiting_job),
         CASE(a_restart_without_the_site_is_logged),
         CASE(a_waiting_job_without_a_place_is_over),
         CASE(a_missing_pool_is_logged),
