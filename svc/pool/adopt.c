@@ -43,7 +43,7 @@ static bool start_runs(const struct pool_folder *folder, uint32_t rank)
  * The folder has their process. */
 static void adopt_stored(struct worker_pool *pool)
 {
-    const struct pool_folder *folder = &pool->folder;
+    const struct pool_folder *folder = pool->folder;
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++) {
         pid_t pid = folder->pids[rank];
         if (pool->processes[rank].pidfd >= 0 || pid <= 0 || folder->identities[rank] == 0)
@@ -96,7 +96,7 @@ uint64_t pool_program_hash(char *const *program)
 static int adopt_check(const struct worker_pool *pool, uint32_t count, uint32_t highest,
                        struct err *err)
 {
-    const struct pool_folder *folder = &pool->folder;
+    const struct pool_folder *folder = pool->folder;
     const struct pool_options *o = pool->options;
     if (folder->program != pool_program_hash(o->program))
         return err_set(err, -EEXIST,
@@ -119,16 +119,16 @@ static int adopt_check(const struct worker_pool *pool, uint32_t count, uint32_t 
 int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
 {
     uint32_t highest = 0;
-    processes_each(pool->folder.pool, adopt_worker, pool);
+    processes_each(pool->folder->pool, adopt_worker, pool);
     adopt_stored(pool);
     uint32_t count = count_adopted(pool, &highest);
     int error = count == 0 ? 0 : adopt_check(pool, count, highest, err);
     if (error < 0)
         return error;
-    processes_each(pool->folder.pool, adopt_no_stray, pool);
+    processes_each(pool->folder->pool, adopt_no_stray, pool);
     if (count == 0)
         return 0;
-    uint32_t founders = pool->folder.founders;
+    uint32_t founders = pool->folder->founders;
     pool->ranks.founders = founders;
     pool->ranks.wanted = highest < founders ? founders : highest + 1; /* until the job is seen */
     for (uint32_t rank = 0; rank <= highest; rank++)

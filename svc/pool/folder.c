@@ -75,6 +75,8 @@ static bool state_read_line(struct pool_folder *f, char *line)
     line[strcspn(line, "\n")] = 0;
     if (strncmp(line, "job ", 4) == 0)
         return snprintf(f->job, sizeof f->job, "%s", line + 4) < (int)sizeof f->job;
+    if (strncmp(line, "site ", 5) == 0)
+        return snprintf(f->site, sizeof f->site, "%s", line + 5) < (int)sizeof f->site;
     int fields = sscanf(line, "rank %" SCNu32 " %" SCNu64 " %d %" SCNx64, &rank, &incarnation, &pid,
                         &identity);
     if (fields >= 2 && rank < POOL_RANKS_MAX) {
@@ -118,6 +120,8 @@ static bool state_write(const struct pool_folder *f, FILE *file)
     fprintf(file,
             MARK " %d\npool %016" PRIx64 "\nprogram %016" PRIx64 "\njob %s\nfounders %" PRIu32 "\n",
             VERSION, f->pool, f->program, f->job, f->founders);
+    if (*f->site)
+        fprintf(file, "site %s\n", f->site);
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
         if (f->incarnations[rank])
             fprintf(file, "rank %" PRIu32 " %" PRIu64 " %d %016" PRIx64 "\n", rank,

@@ -349,7 +349,7 @@ static void a_program_that_cannot_be_executed_ends_the_pool(void **state)
     ranks_init(&p, 2, MOST, LEAVE_NS);
     ranks_begin(&p, now_ns);
     assert_int_equal(next().verb, POOL_START);
-    assert_int_equal(ranks_refused(&p, 0, 127), VERDICT_ALL);
+    assert_int_equal(ranks_refused(&p, 0, 127, now_ns), VERDICT_ALL);
     assert_true(ranks_are_over(&p));
     assert_int_equal(p.code, 127);
 }
