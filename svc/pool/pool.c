@@ -221,13 +221,29 @@ static void obey_over(struct worker_pool *pool, const struct site_order *order)
     ranks_order_over(&pool->ranks, order->code);
 }
 
+/* A pool that adopts workers may have a smaller --workers-max than the pool that has submitted the
+ * job. */
+static void obey_not(struct worker_pool *pool, const struct site_order *order)
+{
+    struct site_report report = {
+        .event = SITE_WITHHELD, .rank = order->rank, .incarnation = order->incarnation};
+    if (order->rank >= POOL_RANKS_MAX)
+        return;
+    if (order->verb != SITE_START)
+        return site_report_again(pool->site, order->rank, order->incarnation);
+    snprintf(report.text, sizeof report.text,
+             "the pool starts no rank %u, because its --workers-max is %u", order->rank,
+             pool->ranks.most);
+    pool_say("job %s: %s", pool->folder->job, report.text);
+    site_report(pool->site, &report);
+}
+
 static void pool_obey(struct worker_pool *pool, const struct site_order *order)
 {
     if (order->verb == SITE_OVER)
         obey_over(pool, order);
     else if (order->rank >= pool->ranks.most)
-        pool_say("job %s: an order for rank %u has no effect, because --workers-max is %u",
-                 pool->folder->job, order->rank, pool->ranks.most);
+        obey_not(pool, order);
     else if (order->verb == SITE_START)
         obey_start(pool, order);
     else
@@ -238,7 +254,7 @@ static void tell_connection(struct worker_pool *pool, int error, const struct er
 {
     bool is_lost = error < 0 && error != -EINPROGRESS && !pool->ranks.is_over;
     if (is_lost && !pool->is_unseen)
-        pool_say("job %s: no orders: %s; workers that run train on", pool->folder->job, err->text);
+        pool_say("job %s: no orders: %s; its workers train on", pool->folder->job, err->text);
     else if (error == 0 && pool->is_unseen)
         pool_say("job %s: orders arrive again", pool->folder->job);
     else if (error == 0 && !pool->has_joined)
@@ -389,10 +405,9 @@ static int pool_choose_site(struct worker_pool *pool, int adopted, struct err *e
     if (!o->site || strcmp(o->site, folder->site) == 0)
         return 0;
     return err_set(err, -EEXIST,
-                   "folder %s: %d workers of an earlier gradpool run train there %s%s, not on site "
-                   "%s; give another --folder, or the same --site",
-                   folder->path, adopted, *folder->site ? "on site " : "without a site",
-                   folder->site, o->site);
+                   "folder %s: its workers belong to site '%s', not to site '%s'; give another "
+                   "--folder, or the same --site",
+                   folder->path, folder->site, o->site);
 }
 
 static void report_adopted(struct worker_pool *pool)

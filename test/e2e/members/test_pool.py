@@ -259,12 +259,19 @@ class Scripts(unittest.TestCase):
     def test_a_pool_needs_a_size_that_fits(self):
         for words, text in ((('--workers', 4), '--workers-max is the larger number'),
                             (('--nodes', 2), '--workers-max is for one host'),
-                            (('--job', 'a\nb'), '--job: expected a name')):
+                            (('--job', 'a\nb'), '--job: expected a name of 1 to 127 bytes that can '
+                             'be printed, without double quotes'),
+                            (('--job', 'q"uote'), '--job: expected a name'),
+                            (('--site', ''), '--site: expected a name of 1 to 64 bytes, without '
+                             'double quotes')):
             pool = self.pool(*words, 'true')
             self.assertEqual(pool.wait(), 2)
             self.assertIn(text, pool.text())
         for words, text in ((('--folder', 'x'), '--folder is for a job that may grow: give '
                              '--workers-max, too'),
+                            (('--site', 'x'), '--site is for a job that may grow: give '
+                             '--workers-max, too'),
+                            (('--job', 'q"uote'), 'without double quotes'),
                             (('--workers-max', 2, '--job', 'a/b'), '--job has a slash, so it '
                              'names no folder: give --folder, too')):
             done = harness.run([GRADPOOL, 'run', *words, 'true'], capture_output=True, text=True)
