@@ -11,14 +11,20 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+/* A pool that adopts workers, and the error of a worker that cannot be adopted; 0: none. */
+struct adoption {
+    struct worker_pool *pool;
+    int error;
+};
+
 /* Keeps the worker with the newest incarnation of its rank. An older one is ended: a rank has one
  * process. */
 static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, int pidfd)
 {
-    struct worker_pool *pool = context;
+    struct adoption *adoption = context;
     if (cookie->pid != pid || cookie->rank >= POOL_RANKS_MAX)
         return;
-    struct pool_process *known = &pool->processes[cookie->rank];
+    struct pool_process *known = &adoption->pool->processes[cookie->rank];
     if (known->pidfd >= 0 && known->cookie.incarnation > cookie->incarnation) {
         pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
         return;
@@ -27,6 +33,8 @@ static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, 
         process_signal(known, SIGKILL);
     process_close(known);
     *known = (struct pool_process){.pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0), .cookie = *cookie};
+    if (known->pidfd < 0)
+        adoption->error = -errno;
 }
 
 /* Returns whether the process of the rank's newest start runs. A process that has ended keeps its
@@ -118,8 +126,14 @@ static int adopt_check(const struct worker_pool *pool, uint32_t count, uint32_t 
 
 int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
 {
+    struct adoption adoption = {.pool = pool};
     uint32_t highest = 0;
-    processes_each(pool->folder->pool, adopt_worker, pool);
+    processes_each(pool->folder->pool, adopt_worker, &adoption);
+    if (adoption.error < 0) /* without its pidfd a worker would count as ended */
+        return err_set(err, adoption.error,
+                       "folder %s: a worker cannot be adopted: %s; raise the limit of open files "
+                       "(ulimit -n)",
+                       pool->folder->path, strerror(-adoption.error));
     adopt_stored(pool);
     uint32_t count = count_adopted(pool, &highest);
     int error = count == 0 ? 0 : adopt_check(pool, count, highest, err);

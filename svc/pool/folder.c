@@ -169,6 +169,20 @@ static int folder_make(const char *path, struct pool_folder *folder)
     return 0;
 }
 
+/* Another user could forge the state: which processes are workers, and which are ended. */
+static int folder_check_owner(const struct pool_folder *folder, struct err *err)
+{
+    struct stat status;
+    if (stat(folder->path, &status) < 0)
+        return err_set(err, -errno, "folder %s: %s", folder->path, strerror(errno));
+    if (status.st_uid == geteuid())
+        return 0;
+    return err_set(err, -EPERM,
+                   "folder %s belongs to user %u, so that user could change the pool's state; give "
+                   "a --folder of your own",
+                   folder->path, (unsigned)status.st_uid);
+}
+
 int folder_open(const char *path, struct pool_folder *ret_folder, struct err *err)
 {
     struct pool_folder folder = {.lock_fd = -1, .founders = 1};
@@ -176,7 +190,9 @@ int folder_open(const char *path, struct pool_folder *ret_folder, struct err *er
     if (error < 0)
         return err_set(err, error, "folder %s cannot be used: %s; give another --folder", path,
                        strerror(-error));
-    error = folder_lock(&folder, err) ?: state_read(&folder, err);
+    error = folder_check_owner(&folder, err) ?: folder_lock(&folder, err);
+    if (error == 0)
+        error = state_read(&folder, err);
     if (error < 0) {
         folder_close(&folder);
         return error;

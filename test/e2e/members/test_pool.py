@@ -217,6 +217,17 @@ class Scripts(unittest.TestCase):
                       second.text())
         self.assertEqual(len(first.carriers()), 3)
 
+    def test_a_folder_of_another_user_is_refused(self):
+        place = pathlib.Path(self.folder) / 'theirs' if os.geteuid() == 0 else pathlib.Path('/')
+        place.mkdir(exist_ok=True)
+        if os.geteuid() == 0:
+            os.chown(place, 12345, -1)
+        pool = self.pool('--folder', place, 'true')
+        self.assertEqual(pool.wait(), 1)
+        self.assertIn(', so that user could change the pool\'s state; give a --folder of your own',
+                      pool.text())
+        self.assertFalse((place / 'lock').exists())
+
     def test_a_folder_that_cannot_be_used_is_named(self):
         missing = f'{self.folder}/missing/place'
         pool = self.pool('--folder', missing, 'true')
