@@ -264,7 +264,8 @@ static void tell_connection(struct worker_pool *pool, int error, const struct er
     pool->is_unseen = is_lost;
 }
 
-static void take_orders(struct worker_pool *pool)
+/* Returns the state of the connection: 0 or a negative errno. */
+static int take_orders(struct worker_pool *pool)
 {
     struct site_order order;
     struct err err;
@@ -272,6 +273,7 @@ static void take_orders(struct worker_pool *pool)
     while (site_take(pool->site, &order))
         pool_obey(pool, &order);
     tell_connection(pool, error, &err);
+    return error;
 }
 
 /* The coordinator starts no other worker of a job that its pool has ended. */
@@ -313,22 +315,19 @@ static bool pool_is_signalled(const struct worker_pool *pool)
     return false;
 }
 
-/* Waits until the coordinator has all reports, so that the slots are free at once. A further signal
- * ends the wait. */
+/* Waits until the job is over for the coordinator, so that the slots are free at once. A further
+ * signal ends the wait, and so does a lost connection. */
 static void pool_settle(struct worker_pool *pool)
 {
     uint64_t deadline_ns = clock_now_ns() + SETTLE_NS;
-    struct err err;
     if (!pool->site)
         return;
     struct pollfd fds[] = {{.fd = pool->signal_fd, .events = POLLIN},
                            {.fd = site_fd(pool->site), .events = POLLIN}};
     pool_withdraw(pool);
-    while (!site_is_settled(pool->site) && clock_now_ns() < deadline_ns &&
-           !pool_is_signalled(pool)) {
+    while (take_orders(pool) == 0 && !(pool->ranks.is_over && site_is_settled(pool->site)) &&
+           clock_now_ns() < deadline_ns && !pool_is_signalled(pool))
         (void)poll(fds, 2, clock_poll_ms(deadline_ns, clock_now_ns()));
-        (void)site_state(pool->site, &err);
-    }
 }
 
 /* --- loop --- */
@@ -368,7 +367,7 @@ static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
         if (fds[rank + 2].revents)
             adopted_ended(pool, rank);
     if (fds[1].revents && pool->site)
-        take_orders(pool);
+        (void)take_orders(pool);
     else if (fds[1].revents)
         take_look(pool);
     if (fds[0].revents)

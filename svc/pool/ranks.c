@@ -333,15 +333,16 @@ enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct 
                               uint64_t now_ns, uint32_t *ret_pause_s)
 {
     struct pool_rank *r = &p->ranks[rank];
-    enum rank_session seen = look && look->has_job ? look->sessions[rank] : SEEN_NOT;
-    bool is_over = look && !look->has_job && r->has_joined; /* the job has ended with this rank */
+    bool is_over = look && look->has_ended && r->has_joined; /* the job has ended with this rank */
+    bool is_known = is_over || (look && look->has_job);
+    enum rank_session seen = is_known ? look->sessions[rank] : SEEN_NOT;
     if (seen == SEEN_ENTERING || seen == SEEN_JOINED || seen == SEEN_AWAY)
         return VERDICT_LATER; /* the service has not noticed the end yet */
     if (seen == SEEN_LEFT && r->was_leaving)
         return rank_again(r, 0, now_ns, ret_pause_s);
-    if (seen == SEEN_LEFT || is_over)
+    if (seen == SEEN_LEFT)
         return rank_trained(p, r, now_ns);
-    if (look && look->has_job)
+    if (is_known)
         return rank_failed(p, r, 1, now_ns, ret_pause_s);
     r->state = RANK_FAILED;
     p->code = p->code ? p->code : 1;

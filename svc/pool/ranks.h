@@ -34,6 +34,7 @@ enum rank_session {
 struct pool_look {
     uint64_t asked_ns; /* time before the request */
     bool has_job, is_elastic;
+    bool has_ended;  /* no `has_job`: the sessions are those at the end of the last job */
     uint32_t wanted; /* size that the last resize has set */
     uint64_t rounds; /* of the whole job */
     enum rank_session sessions[POOL_RANKS_MAX];

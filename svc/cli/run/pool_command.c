@@ -45,15 +45,20 @@ static enum rank_session sight_session_of(const char *state)
     return SEEN_NOT;
 }
 
+static void sight_fill_sessions(const Gradpool__Wire__JobView *job, struct pool_look *ret_look)
+{
+    for (size_t i = 0; i < job->n_ranks; i++)
+        if (job->ranks[i]->rank < POOL_RANKS_MAX)
+            ret_look->sessions[job->ranks[i]->rank] = sight_session_of(job->ranks[i]->state);
+}
+
 static void sight_fill(const Gradpool__Wire__JobView *job, struct pool_look *ret_look)
 {
     ret_look->has_job = true;
     ret_look->is_elastic = job->wanted > 0;
     ret_look->wanted = job->wanted;
     ret_look->rounds = job->use ? job->use->rounds : 0;
-    for (size_t i = 0; i < job->n_ranks; i++)
-        if (job->ranks[i]->rank < POOL_RANKS_MAX)
-            ret_look->sessions[job->ranks[i]->rank] = sight_session_of(job->ranks[i]->state);
+    sight_fill_sessions(job, ret_look);
 }
 
 /* Returns whether the service has slots for the site. */
@@ -77,6 +82,9 @@ static int sight_read(const envelope *reply, const char *job, struct pool_look *
                        job);
     if (jobs->n_jobs == 1)
         sight_fill(jobs->jobs[0], ret_look);
+    else if (jobs->n_ended == 1)
+        sight_fill_sessions(jobs->ended[0], ret_look);
+    ret_look->has_ended = jobs->n_jobs == 0 && jobs->n_ended == 1;
     return 0;
 }
 

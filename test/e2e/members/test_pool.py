@@ -439,6 +439,20 @@ class Jobs(Steps):
         self.finish(second)
         self.check_all()
 
+    def test_adopted_workers_that_die_at_once_have_not_trained(self):
+        pool = self.pool()
+        self.await_steps((0, 1), pool)
+        pool.kill()
+        second = self.pool(name='second')
+        self.resize(3)
+        self.await_text(2, 'carries', second)   # the pool has seen the job
+        harness.kill_all(second.carriers())
+        for rank in range(2):
+            second.wait_for(f'rank {rank}: the worker, of an earlier gradpool run, has ended; a new '
+                            'process starts in ')
+        second.signal(signal.SIGTERM)
+        self.assertEqual(second.wait(), 143)
+
     def test_a_pool_without_service_trains_on(self):
         pool = self.pool()
         self.await_steps((0, 1), pool)

@@ -334,16 +334,40 @@ static void the_service_knows_how_an_adopted_worker_has_ended(void **state)
     assert_true(ranks_are_over(&p));
 }
 
-static void the_last_adopted_worker_has_trained_if_its_job_is_over(void **state)
+/* The job has ended before the look, with this last state of the rank. */
+static enum rank_verdict ends_with_its_job(uint32_t rank, enum rank_session session, bool has_ended)
+{
+    struct pool_look over = {.asked_ns = now_ns, .has_ended = has_ended};
+    over.sessions[rank] = session;
+    ranks_ended(&p, rank, END_UNKNOWN, 0, now_ns, &pause_s);
+    return ranks_judge(&p, rank, &over, now_ns, &pause_s);
+}
+
+static void the_last_adopted_workers_have_trained_if_they_have_left(void **state)
 {
     train(2);
-    for (uint32_t rank = 0; rank < 2; rank++) {
-        const struct pool_look over = {.asked_ns = now_ns};
-        ranks_ended(&p, rank, END_UNKNOWN, 0, now_ns, &pause_s);
-        assert_int_equal(ranks_judge(&p, rank, &over, now_ns, &pause_s), VERDICT_TRAINED);
-    }
+    assert_int_equal(ends_with_its_job(0, SEEN_LEFT, true), VERDICT_TRAINED);
+    assert_int_equal(ends_with_its_job(1, SEEN_LEFT, true), VERDICT_TRAINED);
     assert_true(ranks_are_over(&p));
     assert_int_equal(p.code, 0);
+}
+
+static void adopted_workers_that_die_at_once_have_not_trained(void **state)
+{
+    train(2);
+    assert_int_equal(ends_with_its_job(0, SEEN_LOST, true), VERDICT_AGAIN);
+    assert_int_equal(ends_with_its_job(1, SEEN_LOST, true), VERDICT_AGAIN);
+    pass(1);
+    expect_start(0);
+    expect_start(1);
+    assert_false(p.has_trained);
+}
+
+static void the_end_of_a_job_that_the_service_has_forgotten_is_unknown(void **state)
+{
+    train(2);
+    assert_int_equal(ends_with_its_job(0, SEEN_NOT, false), VERDICT_UNKNOWN);
+    assert_int_equal(p.code, 1);
 }
 
 static void an_adopted_worker_whose_end_nobody_knows_is_an_error(void **state)
@@ -407,7 +431,9 @@ int main(void)
         begun(a_start_that_is_due_does_not_survive_a_signal),
         begun(a_program_that_cannot_be_executed_ends_the_pool),
         adopted(the_service_knows_how_an_adopted_worker_has_ended),
-        adopted(the_last_adopted_worker_has_trained_if_its_job_is_over),
+        adopted(the_last_adopted_workers_have_trained_if_they_have_left),
+        adopted(adopted_workers_that_die_at_once_have_not_trained),
+        adopted(the_end_of_a_job_that_the_service_has_forgotten_is_unknown),
         adopted(an_adopted_worker_whose_end_nobody_knows_is_an_error),
         adopted(an_adopted_rank_that_was_removed_has_left),
         adopted(ranks_that_ended_without_a_pool_are_started_unless_they_left),
