@@ -13,8 +13,10 @@ struct worker_pool {
     struct pool_folder *folder;
     struct pool_ranks ranks;
     struct pool_process processes[POOL_RANKS_MAX]; /* by rank */
-    struct watch *watch;                           /* NULL: the site gives orders */
-    struct site *site; /* NULL: the service has no slots for this pool */
+    uint32_t foreign[POOL_RANKS_MAX]; /* process of another pool that has joined as this rank */
+    struct watch *watch;              /* NULL: the site gives orders */
+    struct site *site;                /* NULL: the service has no slots for this pool */
+    uint32_t workers_max;             /* of the job, which may be an earlier pool's */
     int signal_fd;
     int forwarded;      /* signal that ends the workers; 0: none has arrived */
     bool had_children;  /* at the start, so not every child is a descendant of a worker */

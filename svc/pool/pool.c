@@ -158,6 +158,33 @@ static void tell_unseen(struct worker_pool *pool, int error, const struct err *e
         pool_say("job %s: its size is known again", pool->folder->job);
 }
 
+/* Returns whether the session of the rank belongs to a process of another pool on this host, which
+ * trains the same job in another folder. Such a process is known by its cookie, and after its end
+ * by its number. */
+static bool session_is_foreign(struct worker_pool *pool, uint32_t rank, uint32_t pid)
+{
+    struct cookie cookie;
+    if (pid == 0 || pid == (uint32_t)pool->processes[rank].cookie.pid)
+        return false;
+    if (pid == pool->foreign[rank])
+        return true;
+    if (!process_find_cookie((pid_t)pid, &cookie) || cookie.pool == pool->folder->pool)
+        return false;
+    pool->foreign[rank] = pid;
+    pool_say("job %s: rank %u is process %u of another pool on this host; give this job another "
+             "name with --job, or end that pool",
+             pool->folder->job, rank, pid);
+    return true;
+}
+
+/* Sessions of another pool say nothing about the workers of this one. */
+static void leave_out_foreign(struct worker_pool *pool, struct pool_look *look)
+{
+    for (uint32_t rank = 0; rank < pool->ranks.most; rank++)
+        if (look->sessions[rank] != SEEN_NOT && session_is_foreign(pool, rank, look->pids[rank]))
+            look->sessions[rank] = SEEN_NOT;
+}
+
 static void take_look(struct worker_pool *pool)
 {
     struct pool_look look;
@@ -168,6 +195,7 @@ static void take_look(struct worker_pool *pool)
     tell_unseen(pool, error, &err);
     if (error < 0)
         return;
+    leave_out_foreign(pool, &look);
     tell_fixed(pool, &look);
     tell_too_large(pool, &look);
     if (ranks_looked(&pool->ranks, &look, now_ns) && !pool->awaits_look)
@@ -189,8 +217,10 @@ static void obey_start(struct worker_pool *pool, const struct site_order *order)
         ranks_order_start(&pool->ranks, rank, order->incarnation, clock_now_ns(), &pause_s);
     if (effect == EFFECT_ENDED)
         return site_report_again(pool->site, rank, order->incarnation);
-    if (order->workers >= 1 && order->workers <= pool->ranks.most)
+    if (order->workers >= 1 && order->workers <= POOL_RANKS_MAX)
         pool->ranks.founders = order->workers;
+    if (order->workers_max >= 1 && order->workers_max <= POOL_RANKS_MAX)
+        pool->workers_max = order->workers_max;
     if (effect == EFFECT_KNOWN || pause_s == 0)
         return;
     pool_say("rank %u: a new process starts in %u s", rank, pause_s);
@@ -476,6 +506,7 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
         pool->processes[rank].pidfd = -1;
     ranks_init(&pool->ranks, o->workers, o->workers_max, o->leave_ns);
+    pool->workers_max = o->workers_max;
     int error = folder_open(o->folder, pool->folder, err);
     if (error < 0)
         return error;

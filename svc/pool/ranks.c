@@ -15,8 +15,6 @@
 #define PAUSE_MAX_S 60
 #define FAILURES_MAX 3  /* processes of a rank that may end before their first step */
 #define LOOKS_OF_STEP 2 /* one new round may have begun before the rank has joined */
-/* Exit code of a worker whose join was refused because of its incarnation: no failure. */
-#define EXIT_STALE 75
 
 const char *rank_state_name(enum rank_state state)
 {
@@ -280,7 +278,7 @@ static enum rank_verdict ordered_ended(struct pool_ranks *p, struct pool_rank *r
                                        enum rank_end end, int number, uint64_t now_ns)
 {
     bool was_ended = rank->state > RANK_LEAVING || rank->was_leaving || p->is_ending;
-    bool is_well = end == END_EXIT && (number == 0 || number == EXIT_STALE);
+    bool is_well = end == END_EXIT && number == 0;
     ordered_go_on(p, rank, now_ns);
     if (was_ended || is_well) {
         rank->deaths = 0;

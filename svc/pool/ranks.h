@@ -38,6 +38,8 @@ struct pool_look {
     uint32_t wanted; /* size that the last resize has set */
     uint64_t rounds; /* of the whole job */
     enum rank_session sessions[POOL_RANKS_MAX];
+    uint32_t
+        pids[POOL_RANKS_MAX]; /* process of the session, in its own PID namespace; 0: unknown */
 };
 
 struct pool_rank {

@@ -47,9 +47,13 @@ static enum rank_session sight_session_of(const char *state)
 
 static void sight_fill_sessions(const Gradpool__Wire__JobView *job, struct pool_look *ret_look)
 {
-    for (size_t i = 0; i < job->n_ranks; i++)
-        if (job->ranks[i]->rank < POOL_RANKS_MAX)
-            ret_look->sessions[job->ranks[i]->rank] = sight_session_of(job->ranks[i]->state);
+    for (size_t i = 0; i < job->n_ranks; i++) {
+        const Gradpool__Wire__WorkerView *worker = job->ranks[i];
+        if (worker->rank >= POOL_RANKS_MAX)
+            continue;
+        ret_look->sessions[worker->rank] = sight_session_of(worker->state);
+        ret_look->pids[worker->rank] = worker->pid;
+    }
 }
 
 static void sight_fill(const Gradpool__Wire__JobView *job, struct pool_look *ret_look)
@@ -113,6 +117,8 @@ static bool sight_finds_site(struct pool_sight *sight, const char *job, const ch
     bool has_slots = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY &&
                      sight_has_slots(reply->jobs_reply, node);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
+    channel_destroy(sight->channel); /* a pool with a site has a connection of its own */
+    sight->channel = NULL;
     return has_slots;
 }
 
@@ -168,6 +174,7 @@ int run_pool(const struct run_pool *o)
     unsetenv("GRADPOOL_INCARNATION"); /* inherited from a pool that has started this process */
     unique_name("run", name, sizeof name);
     snprintf(folder, sizeof folder, FOLDER_PREFIX "%s", o->job ? o->job : name);
+    protect_key();
     bool has_site = !o->site && strlen(site.node) <= SITE_BYTES_MAX &&
                     sight_finds_site(&sight, name, site.node);
     const struct pool_options options = {.folder = o->folder ? o->folder : folder,
@@ -184,7 +191,6 @@ int run_pool(const struct run_pool *o)
                                          .context = &sight,
                                          .calls = &pool_site_calls,
                                          .calls_context = &site};
-    protect_key();
     int code = pool_run(&options);
     fflush(NULL);
     _exit(code); /* no exit handler of a library runs beside the thread of the looks */

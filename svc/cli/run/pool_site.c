@@ -71,6 +71,7 @@ static void orders_receive(void *context, envelope *message)
         struct site_order order = {.rank = from->rank,
                                    .slot = from->slot,
                                    .workers = from->workers,
+                                   .workers_max = from->workers_max,
                                    .incarnation = from->incarnation,
                                    .code = from->code};
         if (orders_verb(from, &order.verb))

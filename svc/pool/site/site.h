@@ -37,7 +37,8 @@ enum site_verb { SITE_START, SITE_LEAVE, SITE_END, SITE_OVER };
 struct site_order {
     enum site_verb verb;
     uint32_t rank, slot;
-    uint32_t workers; /* SITE_START: workers with which the job begins */
+    uint32_t workers;     /* SITE_START: workers with which the job begins */
+    uint32_t workers_max; /* SITE_START: most workers of the job */
     uint64_t incarnation;
     int code;                   /* SITE_OVER: 0 or a negative errno */
     char text[SITE_TEXT_BYTES]; /* SITE_END, SITE_OVER: reason for people */

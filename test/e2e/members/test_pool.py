@@ -448,10 +448,26 @@ class Jobs(Steps):
         self.await_text(2, 'carries', second)   # the pool has seen the job
         harness.kill_all(second.carriers())
         for rank in range(2):
-            second.wait_for(f'rank {rank}: the worker, of an earlier gradpool run, has ended; a new '
-                            'process starts in ')
+            second.wait_for(f'rank {rank}: the worker, of an earlier gradpool run, has ended; a '
+                            'new process starts in ')
         second.signal(signal.SIGTERM)
         self.assertEqual(second.wait(), 143)
+
+    def test_a_second_pool_with_the_same_job_does_not_take_its_steps_for_its_own(self):
+        first = self.pool()
+        self.await_steps((0, 1), first)
+        (self.folder / 'other').mkdir()
+        second = Pool(self.folder / 'other', '--workers', 1, '--workers-max', 4, '--job', 'deal',
+                      '--endpoint', self.service.endpoint, 'sh', '-c', 'sleep 2; exit 7')
+        self.addCleanup(second.end)
+        second.wait_for('of another pool on this host; give this job another name with --job, or '
+                        'end that pool')
+        self.assertEqual(second.wait(), 7)
+        self.assertIn('the rank has failed 3 times without a step, and all workers are ended',
+                      second.text())
+        self.await_steps((0, 1), first)
+        self.finish(first)
+        self.check_all_once()
 
     def test_a_pool_without_service_trains_on(self):
         pool = self.pool()
