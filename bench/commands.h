@@ -1,5 +1,6 @@
-/* The commands of gradpool-bench. Each parses its options (argv[0] is "gradpool-bench NAME") and
- * returns the exit code: 0; 1 failed or wrong; 2 a mistake on the command line. */
+/* The commands of gradpool-bench. Each command parses its options (argv[0] is "gradpool-bench
+ * NAME"), and returns the exit code: 1 after a failure or a wrong result, 2 after a mistake on the
+ * command line, otherwise 0. */
 #ifndef GRADPOOL_BENCH_COMMANDS_H
 #define GRADPOOL_BENCH_COMMANDS_H
 

@@ -147,12 +147,12 @@ typedef struct gp_options {
 
 /* Connects to a service, and checks that the service has the same protocol version and accepts the
  * key. `endpoint`: "gradpool://host:port"; NULL: GRADPOOL_ENDPOINT. `options` NULL: all defaults.
- * Both are copied. Over TCP the key of GRADPOOL_KEY_FILE or GRADPOOL_KEY, if one is set, is proved
+ * Both arguments are copied. Over TCP the key of GRADPOOL_KEY_FILE or GRADPOOL_KEY, if one is set, is proved
  * within TLS. While the service is not reachable, the call tries again for up to
  * connect_timeout_ms. `*ret_client` is to be freed with gp_disconnect().
  *
- * Errors, after which the caller may try again: -EDESTADDRREQ no endpoint; -EINVAL endpoint, option
- * or variable (the text says which); -ECONNREFUSED, -EHOSTUNREACH, -ENOENT (unknown host),
+ * Errors, after which the caller may try again: -EDESTADDRREQ no endpoint; -EINVAL a wrong
+ * endpoint, option or variable (the text names it); -ECONNREFUSED, -EHOSTUNREACH, -ENOENT (unknown host),
  * -ETIMEDOUT not reachable in time; -ECONNRESET the service ended during the call; -EPROTO another
  * protocol version; -ENOKEY the service requires a key; -EKEYREJECTED the key is wrong. */
 GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
@@ -187,10 +187,10 @@ enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd value: r
 typedef struct gp_backup_spec {
     enum gp_backup_rule rule;
     uint32_t k;         /* STATIC: gradients of a round; ADASYNC: of the first round; others: 0 */
-    uint32_t least;     /* fewest gradients of a round, at most `workers`; 0 means 2 */
-    uint32_t absence;   /* rounds wait for a rank after so many misses; 0: 64; UINT32_MAX: never */
+    uint32_t least;     /* minimum of gradients of a round, at most `workers`; 0 means 2 */
+    uint32_t absence;   /* misses after which rounds wait for a rank; 0: 64; UINT32_MAX: never */
     uint32_t lag;       /* without rules: rounds that a rank may be behind, up to 16; 0: 4 */
-    uint32_t gradients; /* most gradients of one rank in one round, up to 7; 0 means 1 */
+    uint32_t gradients; /* maximum of gradients of one rank in a round, 1 to 7; 0 means 1 */
     enum gp_backup_rate rate;
 } gp_backup_spec;
 
@@ -207,7 +207,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup;              /* so far: gradients 1, FIXED, GP_FAIL, and no copies */
+    gp_backup_spec backup; /* so far with gradients 1, GP_RATE_FIXED, GP_FAIL, no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -468,13 +468,13 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 typedef struct gp_round {
     uint64_t number;      /* newest round of the job whose parameters this rank has */
     uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of; /* `counted` (0: unknown) of `of` ranks are in the mean of `number` */
+    uint32_t counted, of; /* gradients of `counted` (0: unknown) of `of` ranks are in the mean */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
  * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
- * closed and its results have landed; an earlier gp_wait() returns -EDEADLK. Returns 0: the
- * gradient counts; 1: it was dropped. Parameters are those of this or a later round, sums those of
+ * closed and its results have landed. A gp_wait() before this call returns -EDEADLK. Returns 0: the
+ * gradient counts; 1: the gradient was dropped. Parameters are those of this or a later round, sums those of
  * this round; both are equal on all ranks with that round. For `loss` see gp_job_tell_loss(); NULL
  * for `ret_round` is fine. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
@@ -511,7 +511,7 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * -ECONNRESET or -EPIPE a worker or an aggregator was lost or left (the text names it); -EINVAL
  * ranks disagree (the text has ranks and values); -EOWNERDEAD a result or state was lost with its
  * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. An error of a
- * tensor or of the job stays (see the top of this file). Exceptions, which leave the request
+ * tensor or of the job is final (see the top of this file). Exceptions, which leave the request
  * unchanged: -EINVAL for NULL, -ECHILD in a forked child, -EDEADLK before gp_round_end(). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
 
@@ -523,7 +523,7 @@ GP_API int gp_poll(gp_request *request, int timeout_ms);
 
 /* Waits until every rank of the job has called this function equally often; a late worker counts
  * from its first call. -ETIMEDOUT: a rank is late (the text names it); the next call waits for the
- * same barrier. -EBUSY: another thread of this rank waits in it. Other errors: those of
+ * same barrier. -EBUSY: another thread of this rank is in this call. Other errors: those of
  * gp_tensors_declare(), because the library declares a tensor for the barrier, and those of
  * gp_wait(). */
 GP_API int gp_barrier(gp_job *job, int timeout_ms);
@@ -545,7 +545,7 @@ GP_API int gp_job_snapshot(gp_job *job, const char *path);
 /* Restores a snapshot with the same bits, in place of broadcasts, in a job with the same tensors.
  * Called in the same way as gp_job_snapshot(). `items` names tensors whose parameters this rank
  * wants: each item.result gets E elements, or is NULL: not wanted; gradients are ignored. If a
- * tensor is named twice, its first item counts. count 0: none.
+ * tensor is named twice, its first item counts. With `count` 0 this rank wants no parameters.
  *
  * Errors of gp_job_snapshot(), and, with nothing restored: errors of open(2) and of reading;
  * -EBADMSG not a snapshot, or a damaged one; -EPROTO a snapshot of another version; -EINVAL other
@@ -562,8 +562,8 @@ typedef struct gp_state {
 } gp_state;
 
 /* Reads the states of `count` tensors for this rank alone, through the coordinator. Called between
- * two iterations of this rank: it has waited for all requests of the tensors, and starts no other
- * until the call returns. Rounds of the job wait meanwhile. The call waits for up to
+ * two iterations of this rank, which has waited for all requests of the tensors and starts no
+ * further one until the call returns. Rounds of the job wait meanwhile. The call waits for up to
  * connect_timeout_ms for a connection, 90 s until it may read, and 20 s for each further answer. A
  * job whose rounds have waited for 20 s continues, and the call fails.
  *

@@ -3,8 +3,8 @@
  *
  * The deal divides the samples of each step among the workers that are present. Every rank computes
  * the same deal, so no sample is sent. After planned changes each sample of an epoch was used
- * exactly once. After the loss of a worker no sample is lost, and those of two steps of the lost
- * worker may be used twice.
+ * exactly once. After the loss of a worker no sample is lost, and the samples of its last two steps
+ * may be used twice.
  *
  * A script in which every worker holds the same model:
  *
@@ -54,13 +54,13 @@ GP_API int gp_job_weigh(gp_job *job, uint32_t weight);
 /* The deal of a data set, the same on every rank. The order of an epoch is a permutation that
  * depends on seed and epoch alone. */
 typedef struct gp_deal {
-    uint64_t samples; /* of the data set, numbered from 0; 1 at least */
+    uint64_t samples; /* number of samples of the data set, 1 or more; they are numbered from 0 */
     uint64_t epochs;  /* number of epochs, at least 1 */
     uint64_t seed;
-    uint32_t batch;    /* samples of one step, of all workers together: 1 to GP_WEIGHT_MAX */
-    uint32_t prefetch; /* steps whose shares are known before the present one ends: 0 to 64 */
-    /* samples of one step for each of its workers; `batch` is then 0. A step has more samples with
-     * more workers. 0: `batch` applies */
+    uint32_t batch;    /* number of samples of a step, of all workers: 1 to GP_WEIGHT_MAX */
+    uint32_t prefetch; /* number of later steps whose shares are known: 0 to 64 */
+    /* number of samples of a step for each worker; `batch` is then 0. With more workers a step has
+     * more samples. 0: `batch` applies */
     uint32_t batch_per_worker;
     /* smallest share that is not empty, at most the batch and `samples`; 0 means 1. The value 2
      * prevents statistics of batch norm over a single sample. Small steps then have fewer shares. A
@@ -72,7 +72,7 @@ typedef struct gp_deal {
  * gp_tensors_declare() does. In each step every rank pushes the same tensors equally often. Declare
  * all tensors here: then a late worker enters all of them at the same step. A late worker connects
  * to its lanes here and enters with its first gp_step_begin(), push or gp_job_resize(): until then
- * the other ranks train on without a wait. Called once, before the first gp_step_begin().
+ * the other ranks continue without waiting for it. Called once, before the first gp_step_begin().
  *
  * Errors, after which the same call may be made again: those of gp_tensors_declare(); -EINVAL a
  * field of `deal`; -EEXIST the job has a deal already; -EOPNOTSUPP a job with backup workers. Ranks
@@ -98,7 +98,7 @@ typedef struct gp_step {
     uint32_t workers; /* ranks that share the samples */
     uint32_t place;   /* number of those ranks that are lower than this one */
     uint32_t batch;   /* number of samples of this step, of all those ranks together */
-    uint32_t weight;  /* samples of this rank; 0: its gradient is not read */
+    uint32_t weight;  /* number of samples of this rank; 0: its gradient is not read */
     uint32_t flags;   /* GP_STEP_ENTERS, or 0 */
     uint32_t giver;   /* GP_CARRIES: lowest rank with the state of the model */
 } gp_step;
@@ -120,17 +120,17 @@ typedef struct gp_step {
  *
  * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
  * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late
- * (the text names it): the next call goes on; -EOWNERDEAD all ranks with the state were lost, or
+ * (the text names it): the next call continues; -EOWNERDEAD all ranks with the state were lost, or
  * have left before the end of the training; -ESTALE this rank has not entered all tensors at one
  * step: leave, and join again; -EPROTO ranks have pushed their tensors unequally often, or another
- * version of the library takes part; the errors of gp_wait(). After all but -EBUSY and -ETIMEDOUT
- * no step can begin. */
+ * version of the library takes part; the errors of gp_wait(). After any error except -EBUSY and
+ * -ETIMEDOUT no step can begin. */
 GP_API int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step);
 
 /* Writes the samples of this rank in a step, at most `room`: numbers below gp_deal.samples. `step`:
  * number of the present step, or of one of the next gp_deal.prefetch steps. Shares of later steps
- * do not change, but a lost worker has none any more. Returns how many were written. -ENOENT: a
- * step whose shares are not known. Does not wait. */
+ * do not change, but a lost worker has no share any more. Returns the number of written samples.
+ * -ENOENT: a step whose shares are not known. Does not wait. */
 GP_API int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room);
 
 /* Called by a late worker after GP_CARRIES if it has not received the state, because the giver was

@@ -59,7 +59,8 @@ enum gp_visit {
     GP_TRAVEL,   /* the ranks that have worked in the fewest stages; of equal ones the lowest */
 };
 
-/* Values that the next members need. On the ranks of the former stage they are equal. */
+/* Values that the members of the next stage need. They are equal on all members of the former
+ * stage. */
 typedef struct gp_carry {
     void *values;
     size_t bytes;
@@ -68,23 +69,25 @@ typedef struct gp_carry {
 typedef struct gp_stage_spec {
     const char *name; /* 1..127 bytes; stages of one name share their choice of workers */
     uint32_t workers; /* number of members; 0: automatic. Above the size of the job: all ranks */
-    uint32_t workers_min; /* fewest members; 0: 1 */
-    uint32_t workers_max; /* most members of an automatic stage; 0: all ranks */
+    uint32_t workers_min; /* minimum number of members; 0: 1 */
+    uint32_t workers_max; /* maximum number of members of an automatic stage; 0: all ranks */
     enum gp_goal goal;
     enum gp_visit visit;
-    enum gp_consistency consistency; /* of tables with GP_INHERIT; 0: GP_BSP */
-    uint32_t staleness;              /* of GP_SSP */
-    /* Copied from the lowest member of the former stage to the members that were not in it, before
-     * the call returns. The number of bytes is the same on all ranks. */
+    enum gp_consistency consistency; /* consistency of tables with GP_INHERIT; 0: GP_BSP */
+    uint32_t staleness;              /* number of clocks, for GP_SSP */
+    /* Values that are copied from the lowest member of the former stage to the members that were
+     * not in that stage, before the call returns. The number of bytes is the same on all ranks.
+     * After -ETIMEDOUT a call for the same stage continues; the values are those of the lowest
+     * member's first call. */
     const gp_carry *carry;
     size_t carry_count;
 } gp_stage_spec;
 
 typedef struct gp_stage {
-    uint64_t number;  /* from 1 */
-    uint64_t cursor;  /* units of the stage that are done */
+    uint64_t number;  /* number of the stage in the job, from 1 */
+    uint64_t cursor;  /* number of units of the stage that are done */
     uint32_t workers; /* number of members */
-    uint32_t place;   /* number of lower members, or GP_IDLE */
+    uint32_t place;   /* number of members with a lower rank, or GP_IDLE */
     uint32_t is_trial;
 } gp_stage;
 
@@ -97,8 +100,8 @@ typedef struct gp_stage {
  * the best number. The choice holds for later stages of this name, until their time of a unit
  * differs by 25 %. The script deals the units of a step among the members.
  *
- * Errors: -EINVAL a field of `spec`, or ranks ask for different stages, which fails the job (the
- * text has both); also a stage that this rank has not ended; -ENOSPC workers_min exceeds the size
+ * Errors: -EINVAL a field of `spec`, or ranks begin different stages, which fails the job (the
+ * text names both), or this rank has not ended its stage; -ENOSPC workers_min exceeds the size
  * of the job; -EOPNOTSUPP a job with backup workers or changing ranks; -ETIMEDOUT the text names
  * the ranks that are not in the call; -EPIPE a rank has left the job; -EBUSY another thread is in a
  * call on stages. */

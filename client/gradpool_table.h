@@ -52,7 +52,7 @@ extern "C" {
 typedef struct gp_table gp_table; /* a table of a job, until gp_job_leave() */
 typedef struct gp_batch gp_batch; /* keys of a table that are pulled and pushed together */
 
-/* Update of a row by its gradient. A row without a gradient keeps its bits, its moments too.
+/* Update of a row by its gradient. A row without a gradient keeps its bits and the bits of its moments.
  *
  *   GP_ROW_SGD          torch.optim.SGD without momentum
  *   GP_ROW_ADAGRAD      torch.optim.Adagrad on sparse gradients: lr_decay 0, first sum 0
@@ -79,7 +79,7 @@ enum gp_initial {
     GP_NORMAL,   /* mean 0, standard deviation v; a sum of eight uniform values */
 };
 
-/* GP_INHERIT means that of the stage (gradpool_stage.h), and GP_BSP in a job without stages.
+/* GP_INHERIT: the consistency of the stage (gradpool_stage.h), or GP_BSP in a job without stages.
  * GP_ROW_ADAM takes the clock of a push as its step count, so an ASP table
  * with that rule needs gp_clock(). */
 enum gp_consistency { GP_INHERIT = 0, GP_BSP, GP_SSP, GP_ASP };
@@ -93,7 +93,7 @@ typedef struct gp_table_spec {
     uint32_t dim;        /* values of a row, 1..4096 */
     uint32_t shards;     /* parts of the table on lanes: a power of two, 1..4096; 0: 64 */
     enum gp_dtype dtype; /* stored values: GP_F32, GP_F16 or GP_BF16 */
-    enum gp_dtype wire;  /* values of the caller; 0: `dtype`. One of the two is GP_F32 */
+    enum gp_dtype wire;  /* values of the caller; 0: `dtype`. `wire` or `dtype` is GP_F32 */
     uint64_t keys;       /* every key is smaller; 0: any 64-bit key */
     uint64_t rows_hint;  /* expected number of rows; 0: unknown. May differ between ranks */
     enum gp_row_rule rule;
@@ -102,12 +102,12 @@ typedef struct gp_table_spec {
     double initial_value;
     uint64_t seed;
     enum gp_consistency consistency;
-    uint32_t staleness;            /* of GP_SSP, in clocks; 0 with all others */
+    uint32_t staleness;            /* number of clocks for GP_SSP; otherwise 0 */
     enum gp_durability durability; /* 0 or GP_DURABILITY_NONE */
     uint32_t flags;                /* GP_KEEP, GP_ACCEPT_NONFINITE */
 } gp_table_spec;
 
-/* Declares a table. `spec` is copied. The same declaration on one rank returns the same handle.
+/* Declares a table. `spec` is copied. A repeated declaration on a rank returns the same handle.
  * Waits until all lanes of the table are connected, at most GRADPOOL_TIMEOUT_MS. All ranks declare
  * all tables before their first gp_clock(); a rank that never declares a table blocks its clocks.
  *
@@ -121,23 +121,23 @@ GP_API int gp_table_declare(gp_job *job, const gp_table_spec *spec, gp_table **r
  * use. */
 typedef struct gp_row_settings {
     double rate; /* every rule; above 0 for GP_ROW_FTRL, else 0 or more */
-    double
-        weight_decay; /* all but GP_ROW_FTRL; 0 or more: weight_decay x value joins the gradient */
+    /* all rules but GP_ROW_FTRL; 0 or more: weight_decay x value is added to the gradient */
+    double weight_decay;
     double beta1, beta2; /* GP_ROW_ADAM; 0 <= beta < 1 */
     double epsilon;      /* GP_ROW_ADAGRAD, _ADAGRAD_ONE, _ADAM; 0 or more */
     double beta, l1, l2; /* GP_ROW_FTRL; 0 or more */
 } gp_row_settings;
 
-/* Sets the settings of the updates from this clock on. Those of the lowest rank count; calls of
- * other ranks are checked and ignored. Does not wait. A clock with pushes and without settings
+/* Sets the settings of the updates from this clock on. The settings of the lowest rank are
+ * used; calls of other ranks are checked and have no other effect. Does not wait. A clock with pushes and without settings
  * fails the job. Errors: -EINVAL a setting (the text names it); the error of a failed table. */
 GP_API int gp_table_set(gp_table *table, const gp_row_settings *settings);
 
 /* Makes a batch of `count` keys, in any order; keys may occur several times. `keys` is copied and
  * sorted here, once for all pulls and pushes of the batch. Several threads may use a batch at one
  * time. Errors: -EINVAL a key is not below gp_table_spec.keys (the text has position and key);
- * -E2BIG more keys than a lane stores requests for: 127 x 2^20, fewer in a job of more than 64
- * workers. */
+ * -E2BIG too many keys for the requests that a lane stores: more than 127 x 2^20, or fewer in a
+ * job of more than 64 workers. */
 GP_API int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count,
                            gp_batch **ret_batch);
 

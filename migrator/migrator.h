@@ -17,7 +17,7 @@ enum migrator_state {
     MIGRATOR_C_PREPARING, /* PREPARE was sent: the target allocates memory and connects */
     /* MOVE was sent: the source finishes its round, freezes, and sends the state. */
     MIGRATOR_C_MOVING,
-    /* the target has the state; the store writes the route, with unknown result */
+    /* the target has the state; the store is writing the route, and its result is not known yet */
     MIGRATOR_C_COMMITTING,
     /* the route is written with epoch + 1: from this point on the target owns the task */
     MIGRATOR_C_COMMITTED,
@@ -78,7 +78,8 @@ enum migrator_action {
     MIGRATOR_A_ALLOCATE,   /* allocate memory and connections; send PREPARED or REFUSED */
     MIGRATOR_A_SEND_STATE, /* send the state to the target */
     MIGRATOR_A_INSTALL,    /* install the state; send INSTALLED or REFUSED */
-    /* accept the announcement; after ACTIVATE begin with held ones, and send ACTIVATED */
+    /* accept the announcement; after ACTIVATE first accept held announcements, then send
+     * ACTIVATED */
     MIGRATOR_A_SERVE,
     MIGRATOR_A_HOLD,     /* store the announcement and send no answer */
     MIGRATOR_A_REDIRECT, /* answer the announcement with "moved" */

@@ -10,7 +10,7 @@
 #include "packer/baseline/baseline.h"
 #include "packer/policy/policy.h"
 
-/* One line for each policy; the first is the default. */
+/* The table of policies; the first one is the default. */
 #define POLICIES(X)                        \
     X("least-loaded", policy_least_loaded) \
     X("round-robin", policy_round_robin)   \

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Times of a job without other jobs. Its busiest lane is the lane with its largest lane time. */
+/* Times of a job without other jobs. The busiest lane of a job is the lane with its largest lane
+ * time. */
 struct packer_timing {
     uint64_t period_ns; /* time from round to round; up to PACKER_PERIOD_NS_MAX */
     /* lane time of a round on the busiest lane, from the same measurement as period_ns */
@@ -153,7 +154,7 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
 
 /* Computes the likely loss of each job on one lane, 0 to 1, for reports; placement uses
  * packer_losses(). If span_ns and spread_ns of a job are known, lane work that ends before its
- * computing costs nothing (L8). Other jobs get the result of packer_losses(). Errors of
+ * computing costs nothing (L8). Other jobs get the result of packer_losses(). Errors: as for
  * packer_losses(). */
 int packer_predict(const char *policy, const struct packer_resident *jobs, size_t count,
                    double *ret_losses);

@@ -19,7 +19,7 @@ struct report_kind {
  * has the decision times with one gradient a rank, decisions[1] with several. */
 void report_bars(const struct study *study, const struct report_kind *kind,
                  const struct decisions decisions[2]);
-/* Returns whether a run has the result of a check, to the digits of the check. */
+/* Returns whether a run has the result of a check, with the precision of the check. */
 bool report_equals(const struct grid_check *check, const struct virtual_result *result);
 /* Runs the checks of the grid. Checks on digits need `are_digits_read`. Returns the number of runs
  * with a static k whose result differs from the check. Runs of other rules are printed but not

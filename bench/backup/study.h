@@ -21,14 +21,15 @@ struct study {
 /* Ratios of a rule to the best static k of each row, over rows and seeds. */
 struct study_cell {
     size_t count;
-    double mean; /* geometric mean */
+    double mean; /* geometric mean of the ratios */
     double p90;
     size_t missed; /* number of targets that were not reached */
 };
 
 #define STUDY_ALL SIZE_MAX
 
-/* Runs everything. `grid`, `digits` and `jitter` must stay valid. -errno. */
+/* Runs all rules on the whole grid. `grid`, `digits` and `jitter` must stay valid. Returns 0 or
+ * -errno. */
 int study_run(struct study *study);
 void study_fini(struct study *study);
 

@@ -24,7 +24,8 @@ static bool map_rows(const char *path)
     return rows != NULL;
 }
 
-/* The memory file exists as long as this process. Other processes open it through /proc. */
+/* Makes the table in a memory file, which exists as long as this process. Other processes open this
+ * file through /proc. */
 static bool make_rows(void)
 {
     char path[64];

@@ -20,7 +20,7 @@ struct trace;
  * other negative errno. */
 int trace_start(const pid_t *servers, size_t servers_count, const pid_t *workers,
                 size_t workers_count, struct trace **ret_trace);
-/* Ends the trace. `ret_counts`: one for each role. NULL is fine. */
+/* Ends the trace; `trace` may be NULL. `ret_counts` gets one entry for each role. */
 void trace_stop(struct trace *trace, struct trace_counts *ret_counts);
 
 /* Returns the number of voluntary sleeps of all threads of a process. This number equals the number

@@ -15,8 +15,9 @@ struct compare_load {
 struct compare_options {
     uint32_t workers[COMPARE_CHOICES_MAX];          /* numbers of workers; 0 ends the list */
     struct compare_load loads[COMPARE_CHOICES_MAX]; /* an entry of 0 bytes ends the list */
-    const char *systems;                            /* names, separated by commas; NULL: all */
-    uint32_t passes;                                /* number of turns of each system in a cell */
+    /* names of systems, separated by commas; NULL: all */
+    const char *systems;
+    uint32_t passes;  /* number of turns of each system in a cell */
     uint64_t cell_ns; /* total time of the rounds of a cell; each turn has at least two rounds */
     /* rank with ten times the pause before each round; UINT32_MAX: no rank */
     uint32_t slow_rank;

@@ -46,14 +46,14 @@ struct crew {
     bool is_up;
 };
 
-/* A run of consecutive rounds. */
+/* Rounds that run one after the other, and their figures. */
 struct segment {
     uint32_t rounds;
     const uint32_t *pause_us;              /* pause of each rank before each round; NULL: none */
     uint64_t worker_cpu_ns, server_cpu_ns; /* this field and all later ones are results */
     uint64_t elapsed_ns;                   /* elapsed time of the slowest worker */
     uint64_t wrong;
-    uint64_t *round_ns; /* times of workers * rounds rounds */
+    uint64_t *round_ns; /* times of all rounds of all workers: workers * rounds values */
 };
 
 /* Starts the processes and returns at once. crew_await() waits until all processes have
@@ -68,7 +68,7 @@ int crew_run(struct crew *crew, struct segment *segment);
 void crew_end(struct crew *crew);
 
 void crew_note(struct crew *crew, pid_t child);
-/* Returns the maximum number of rounds of one run. */
+/* Returns the maximum number of rounds of a segment. */
 uint32_t crew_rounds_max(const struct crew *crew);
 /* Returns the CPU time of all workers, by the kernel's clock. */
 uint64_t crew_children_cpu_ns(const struct crew *crew);

@@ -4,7 +4,8 @@
 
 #include "bench/compare/crew.h"
 
-/* Sets environment variables: the service, and the package and library of this build. */
+/* Sets environment variables of the workers: endpoint of the service, package and library of this
+ * build. */
 void interpreter_prepare(const struct service *service);
 /* Starts workers with the crew's address, number of workers, system and job as arguments. Returns a
  * negative errno, with a text on standard error. */

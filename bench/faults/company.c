@@ -1,4 +1,4 @@
-/* Owns all worker processes of `faults`. Restarts a failed job. In an elastic job it restarts each
+/* Owns all worker processes of `faults`. Restarts a failed job; in an elastic job restarts each
  * ended member. Must wait for the end of every worker; a worker that does not end counts as a
  * hang. */
 #include "bench/faults/company.h"
@@ -20,8 +20,9 @@
 
 /* Deadline for the end of a worker, from the failure of its job or the order to end. */
 #define END_NS (40 * NS_PER_S)
-#define GRACE_NS (5 * NS_PER_S) /* shorter than the time-outs of the other members */
-#define AWAY_MS 300             /* shortest absence of a member before its next start */
+/* time in which a removed member has to end; shorter than the time-outs of the other members */
+#define GRACE_NS (5 * NS_PER_S)
+#define AWAY_MS 300 /* shortest absence of a member before its next start */
 #define AWAY_MORE_MS 1500
 #define COMPUTE_NS (4 * NS_PER_MS) /* emulated computing time of each round */
 /* Computing time in a short run, which leaves the cores to other tests. */

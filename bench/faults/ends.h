@@ -37,8 +37,8 @@ void ends_retire(struct ends *ends, pid_t pid);
 bool ends_was_struck(const struct ends *ends, pid_t pid);
 /* Returns whether the end with this status was planned. A planned end loses no copy. */
 bool ends_was_planned(const struct ends *ends, pid_t pid, int status);
-/* Judges the end of an aggregator. False: a crash. Not a crash: an aggregator that the coordinator
- * killed, or whose failed start is in the log. */
+/* Judges the end of an aggregator. Returns false for a crash. An aggregator that the coordinator
+ * killed, or whose failed start is in the log, has not crashed. */
 bool ends_of_aggregator(struct ends *ends, pid_t pid, int status);
 /* Called repeatedly at the end of a run. Returns an aggregator without a reported end, or 0.
  * Struck aggregators are skipped, because their coordinator may have been killed before it

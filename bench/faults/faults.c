@@ -118,7 +118,7 @@ static struct chosen some_worker(struct conductor *c)
     return who;
 }
 
-/* Prints each strike, so that a log shows the strikes before a failure. */
+/* Prints a strike, so that a log shows the strikes before a failure. */
 static void tell(const struct conductor *c, const char *what, const char *whom, pid_t pid)
 {
     double at_s = (double)(clock_now_ns() - c->began_ns) / 1e9;
@@ -253,8 +253,8 @@ static int cut_worker(struct conductor *c)
     return 0;
 }
 
-/* The bench does not know the peer of the cut connection, so it excuses failures of all workers for
- * 10 s (B16). */
+/* Cuts a connection of an aggregator. The bench does not know the peer of this connection, so
+ * failures of all workers are excused for 10 s (B16). */
 static int cut_aggregator(struct conductor *c)
 {
     pid_t pid = some_aggregator(c);

@@ -23,7 +23,7 @@ struct faults_result {
     uint64_t rounds_elastic; /* rounds of elastic jobs, included in `rounds` */
     /* number of times that a member joined again; number of successful resizes */
     uint64_t comings, resizes;
-    uint64_t drains, undone;    /* aggregators drained; drains undone */
+    uint64_t drains, undone;    /* numbers of drained aggregators and of undone drains */
     uint64_t drains_refused;    /* refused drains and undos */
     uint64_t snapshots;         /* snapshots with the right contents */
     uint64_t snapshots_refused; /* refused snapshots with a reason */
@@ -38,9 +38,9 @@ struct faults_result {
 
 /* Returns whether the run has failed. */
 bool faults_failed(const struct faults_result *result);
-/* Starts and ends a separate service. After a failure, keeps its log. Returns a negative errno,
- * with a text on standard error, if the run was not possible. Failures of jobs are in the
- * result. */
+/* Runs faults against a separate service, which is started and ended here. After a failure the log
+ * of the service is kept. Returns a negative errno, with a text on standard error, if the run was
+ * not possible. Failures of jobs are in the result. */
 int faults_run(const struct faults *faults, struct faults_result *ret_result);
 
 #endif

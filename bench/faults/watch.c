@@ -54,7 +54,7 @@ static void take_line(struct watch *w, const char *line)
     }
 }
 
-/* An incomplete last line of the log is read again at the next check. */
+/* Reads new lines of the log. An incomplete last line is read again at the next check. */
 static void read_log(struct watch *w)
 {
     char line[LINE_BYTES];
@@ -74,11 +74,12 @@ static void read_log(struct watch *w)
 
 /* --- aggregators of a former coordinator --- */
 
-/* Among the children of this process only orphaned aggregators lead a process group. */
+/* Returns whether a child of this process is an aggregator of a former coordinator. Only such
+ * children lead a process group. */
 static bool is_orphan(pid_t pid) { return getpgid(pid) == pid; }
 
-/* Handles ended orphans. `ends`: also asks running orphans to end, and kills them after some
- * time. */
+/* Handles ended orphans. `ends`: whether to send SIGTERM to running orphans, and to kill orphans
+ * that do not end. */
 static void reap_orphans(struct orphans *o, bool ends)
 {
     pid_t children[CHILDREN_MAX];

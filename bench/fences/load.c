@@ -1,5 +1,5 @@
-/* Starts and ends loads. Owns their process and their tenant. Must never leave connections of a
- * load to the next turn. */
+/* Starts and ends loads. Owns the process and the tenant of a load. Must never leave connections of
+ * a load to the next turn. */
 #include "bench/fences/load.h"
 
 #include "bench/fences/operator.h"

@@ -11,8 +11,9 @@
 #define LOAD_NICER 10 /* difference between the nice values of the load and of this process */
 
 struct load {
-    const char *name; /* an attack of gradpool-bench-hostile */
-    /* LOAD_BUSY, or another attack of gradpool-bench-hostile; NULL: no control. */
+    const char *name; /* name of the load: an attack of gradpool-bench-hostile */
+    /* name of the control: LOAD_BUSY, or another attack of gradpool-bench-hostile; NULL: no
+     * control */
     const char *control;
 };
 

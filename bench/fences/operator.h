@@ -8,13 +8,14 @@
 
 #define KEY_PATH_BYTES (PATH_MAX + 64)
 
-/* Each function returns 0, or a negative errno with a text on standard error. They use the Unix
- * socket, because keys cannot be created or revoked over TCP. `ret_key`: path of the file with the
- * key. */
+/* Each function returns 0, or a negative errno with a text on standard error. The functions that
+ * create and revoke keys use the Unix socket, because this is not possible over TCP. `ret_key`:
+ * path of the file with the key. */
 int operator_add_tenant(const struct service *service, const char *name, bool is_operator,
                         char ret_key[KEY_PATH_BYTES]);
 int operator_revoke_tenant(const struct service *service, const char *name);
-/* `key`: path of the file with an operator's key; NULL: none. */
+/* Requests the status of the service at `endpoint`. `key`: path of the file with an operator's key;
+ * NULL: none. */
 int operator_ask_status(const struct service *service, const char *endpoint, const char *key);
 
 #endif

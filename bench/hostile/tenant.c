@@ -1,5 +1,5 @@
-/* Control connections of a hostile tenant. Must try to connect until the end of the attack, because
- * the coordinator may be restarting, and never wait longer. */
+/* Control connections of a hostile tenant. Attempts to connect are repeated until the end of the
+ * attack, because the coordinator may be restarting, but never longer. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"

@@ -87,7 +87,7 @@ bool seat_join(struct tenant *t, const char *job, uint32_t rank, uint32_t worker
 bool seat_take(struct tenant *t, struct fabric *f, const char *job, uint32_t rank, uint32_t workers,
                uint64_t bytes, struct seat *ret_seat);
 /* Writes the next announcement of at most FABRIC_MESSAGE_BYTES_MAX bytes. The input is at the start
- * of region 0, the result after it. Returns the size of the record. */
+ * of region 0, and the result behind the input. Returns the size of the record. */
 size_t seat_write(const struct seat *seat, void *ret_record);
 bool seat_announce(struct seat *seat);
 /* Handles pending events. Returns the number of results; marks seats whose connection has ended. */

@@ -43,7 +43,7 @@ struct kernel {
 };
 
 struct timing {
-    double gib_per_s, memcpy_gib_per_s; /* GiB read and written */
+    double gib_per_s, memcpy_gib_per_s; /* GiB read and written in a second */
 };
 
 static const char *const operation_names[REDUCE_OPERATIONS] = {

@@ -9,7 +9,7 @@
 struct live {
     const char *trace, *models_folder;
     double replay_s;   /* length of the compressed trace */
-    double time_scale; /* factor of step times */
+    double time_scale; /* factor on step times */
     double load;       /* mean lane time of all jobs, in cores */
     struct setting setting;
     bool is_json;

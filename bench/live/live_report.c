@@ -37,7 +37,7 @@ void live_report_plan(const struct live *live)
     fflush(stdout);
 }
 
-/* Prints the number of busy cores between two times. */
+/* Prints two series of busy cores over time: of the real service, and of the simulation. */
 static void report_series(const struct live *live)
 {
     double part_s = (double)live->workload.end_ns / 1e9 / TRAIL_PARTS;

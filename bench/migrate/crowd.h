@@ -22,7 +22,8 @@ int crowd_start(struct crowd *c, const struct trainee *plan);
 /* Waits until rank 0 has ended this many iterations. -ECHILD: a worker has ended before. */
 int crowd_await(struct crowd *c, uint32_t iterations);
 uint32_t crowd_iterations(const struct crowd *c);
-/* Sends an order for the end of an iteration. Returns when all workers pause (END: have ended). */
+/* Sends an order for the end of an iteration. Returns when all workers pause (for TRAINEE_END: have
+ * ended). */
 int crowd_order(struct crowd *c, enum trainee_order order);
 int crowd_go_on(struct crowd *c);
 /* Returns the length of the iteration, from the first start to the last end of a worker. */

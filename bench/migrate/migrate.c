@@ -205,9 +205,9 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     return r;
 }
 
-/* Finds the load beside the parameters with which the aggregation time is AGGREGATION_MS. The
- * computing time is nearly twice the aggregation time, but at most so long that an iteration lasts
- * ITERATION_MS. */
+/* Finds the size of the summed load with which, beside the parameters, the aggregation of an
+ * iteration takes AGGREGATION_MS. The computing time is nearly twice as long, but shorter if an
+ * iteration would last longer than ITERATION_MS. */
 static int calibrate(struct conductor *c)
 {
     double load = PROBE_ELEMENTS, aggregation = 0;

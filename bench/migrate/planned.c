@@ -26,7 +26,7 @@
 /* elements of the sum with which rank 0 sends the conductor's orders */
 #define LOAD_ELEMENTS 1024
 #define JOB_TASKS_MAX 64
-/* Computing time of each iteration, a fixed value. It results in iterations of 100 to 200 ms.
+/* Computing time of each iteration, a fixed value. With this time an iteration takes 100 to 200 ms.
  * Longer iterations would make each pause a smaller fraction (B15). */
 #define COMPUTE_MS 100
 #define WARM_ITERATIONS 6
@@ -245,8 +245,8 @@ static double median_ms(const struct planned *p, size_t job)
     return count ? statistics_quantile(laps, count, 0.5) : 1;
 }
 
-/* Returns the longest iteration of a window in ms, each divided by the value of its job in
- * `units`. */
+/* Returns the longest iteration of a window. The length of an iteration in ms is divided by the
+ * value of its job in `units`. */
 static double worst_lap(const struct planned *p, const struct window *w, const double *units)
 {
     double worst = 0;

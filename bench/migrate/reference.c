@@ -68,7 +68,7 @@ static void fill_block(struct block *b)
         b->state[0][0][i] = gradient_value(&begin, 0, b->first + i);
 }
 
-/* `step` counts from 1. The new state is in state[0]. */
+/* Does one step of Adam. `step` counts from 1. The new state is in state[0]. */
 static void update(struct block *b, const struct reduce_pass *sums, uint64_t step)
 {
     float **before = b->state[0], **after = b->state[1];

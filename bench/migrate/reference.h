@@ -14,7 +14,7 @@
 struct reference {
     uint64_t seed, tensor, elements;
     uint32_t workers;
-    bool is_update; /* Adam on the mean; otherwise the sum */
+    bool is_update; /* whether Adam updates parameters with the mean; otherwise results are sums */
 };
 
 #define REFERENCE_BLOCK 4096

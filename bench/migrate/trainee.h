@@ -1,5 +1,5 @@
-/* One worker of a migrating job. It sleeps for the emulated computing time, pushes a summed load
- * and parameters that lanes update, and records start and end of each iteration. */
+/* One worker of a migrating job. The worker sleeps for the emulated computing time, pushes a summed
+ * load and parameters that lanes update, and records start and end of each iteration. */
 #ifndef GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 #define GRADPOOL_BENCH_MIGRATE_TRAINEE_H
 
@@ -31,7 +31,7 @@ struct trainee_board {
 };
 
 struct trainee {
-    const char *endpoint, *transport, *job, *saved_path; /* saved_path: for restarts */
+    const char *endpoint, *transport, *job, *saved_path; /* saved_path: snapshot for restarts */
     uint32_t rank, workers;
     uint64_t load_elements;
     uint64_t part_elements; /* number of elements with Adam; 0: lanes store no state of the job */
@@ -47,8 +47,8 @@ struct trainee {
 /* Writes the name of the job, which changes with each restart. */
 void trainee_job_name(const struct trainee *trainee, uint32_t restarts, char *ret_name,
                       size_t name_bytes);
-/* Returns after TRAINEE_END: 0, or the negative errno of the first failed call, with a text on
- * standard error and in the board. */
+/* Runs the worker until TRAINEE_END. Returns 0; or the negative errno of the first failed call,
+ * with a text on standard error and in the board. */
 int trainee_run(const struct trainee *trainee);
 /* Returns the number of wrong results in all iterations of the board; -ENOMEM. */
 int64_t trainee_count_wrong(const struct trainee *trainee);

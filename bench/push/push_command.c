@@ -116,7 +116,7 @@ static void fill_in(struct push_options *o, char *job, size_t job_bytes)
         o->endpoint = "gradpool://127.0.0.1:7077";
 }
 
-/* `job`: buffer for the name of the job. */
+/* Parses the options of both commands. `job`: buffer for the name of the job. */
 static void parse_options(int argc, char **argv, const char *doc, struct push_options *ret_options,
                           char *job, size_t job_bytes)
 {

@@ -16,7 +16,8 @@
 #define LOOK_NS NS_PER_MS /* pause between two reads of the board, or two attempts to join */
 #define BATCH 8
 #define SAMPLES (UINT64_C(1) << 40) /* number of samples of the epoch: more than any run uses */
-#define VALUES 1024                 /* gradients are small whole numbers, whose means are exact */
+/* number of different gradients, which are small whole numbers with exact means */
+#define VALUES 1024
 
 struct resize_worker {
     const struct resize_plan *plan;
@@ -44,7 +45,8 @@ static void rest(uint64_t ns)
 
 /* ---- join ---- */
 
-/* A late worker is refused until the job has been resized. */
+/* Joins the job. A late worker repeats the attempt, because it is refused until the job has been
+ * resized. */
 static int join(struct resize_worker *w)
 {
     const gp_job_spec spec = {.name = "resize",

@@ -1,5 +1,5 @@
-/* One worker of an emulated job. In each step it sleeps for the computing time, pushes each tensor
- * of a real model when its gradient is ready, and waits for all results. */
+/* One worker of an emulated job. In each step the worker sleeps for the computing time, pushes each
+ * tensor of a real model when its gradient is ready, and waits for all results. */
 #ifndef GRADPOOL_BENCH_SAVINGS_EMULATED_H
 #define GRADPOOL_BENCH_SAVINGS_EMULATED_H
 
@@ -17,7 +17,8 @@ struct emulated_result {
     uint64_t checked_rounds, wrong; /* wrong: number of elements */
 };
 
-/* Returns 0, or the negative errno of the first failed call, with a text on standard error. */
+/* Runs the worker. Returns 0, or the negative errno of the first failed call, with a text on
+ * standard error. */
 int emulated_run(const struct emulated *worker, struct emulated_result *ret_result);
 
 #endif

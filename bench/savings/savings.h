@@ -7,7 +7,8 @@
 
 #define SAVINGS_TURNS_MAX 100
 #define SAVINGS_PARTS 150 /* number of parts of a turn in the chart */
-/* parts of the planned length of a turn; the rest is for jobs that end later */
+/* number of parts in the planned length of a turn; the remaining parts are for jobs that end
+ * later */
 #define SAVINGS_PARTS_PLANNED 120
 
 enum savings_setting {
@@ -42,7 +43,8 @@ struct savings {
 
     uint32_t cores, lanes_per_core;
     struct service dedicated, shared;
-    double lane_ns_a_byte;        /* calibrated over all kinds of tensors together */
+    /* lane time of a pushed byte, calibrated over all kinds of tensors together */
+    double lane_ns_a_byte;
     bool is_known[PLAN_JOBS_MAX]; /* whether the service has measured the job */
     uint32_t profile_turns;
     struct savings_series series[SAVINGS_SETTINGS];

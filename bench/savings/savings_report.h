@@ -10,7 +10,7 @@ void report_turn(const struct savings *s, enum savings_setting setting, uint32_t
                  const struct turn *turn);
 /* Figures of the summary line, and the figures from which they are computed. */
 struct savings_sums {
-    double saved[3]; /* compared with servers of 1, 2, 4 cores */
+    double saved[3]; /* saved part of the cores, compared with servers of 1, 2 and 4 cores */
     double loss_mean, loss_p95, loss_worst, loss_worst_alone, offered, busiest;
     double losses[PLAN_JOBS_MAX]; /* loss of each job */
     /* part of the jobs with a prediction whose prediction is right within 2 points; NAN: no job

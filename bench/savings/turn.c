@@ -32,7 +32,7 @@ struct conductor {
     size_t children_count;
     bool has_come[PLAN_JOBS_MAX];
     uint64_t begin_ns, next_look_ns, deadline_ns;
-    bool has_left; /* some job has left */
+    bool has_left; /* whether a job has left */
     struct look first, last;
     /* first and last reading of the service while all jobs were present */
     struct look full_first, full_last;

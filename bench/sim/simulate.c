@@ -26,7 +26,7 @@ struct simulation {
     const struct workload *workload;
     const struct setting *setting;
     struct cluster cluster;
-    struct job_profile *profiles; /* one for each kind of job */
+    struct job_profile *profiles; /* one profile for each kind of job */
     size_t profiles_count;
     size_t *profile_of; /* position of the profile of each job */
     struct event *events;

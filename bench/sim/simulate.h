@@ -11,7 +11,7 @@ struct simulated {
     /* Core-hours. allocated: lanes that are open or used for measurements; fluid: lane time that
      * the jobs would use without loss; dedicated: one core for each worker of each job. */
     double allocated, fluid, dedicated;
-    double measuring;                /* part of `allocated` */
+    double measuring;                /* part of `allocated` that was used for measurements */
     double peak;                     /* largest number of cores */
     uint64_t placed, refused, brief; /* brief: jobs that ended before they were measured */
     uint64_t moves;
@@ -28,8 +28,9 @@ struct simulated {
     double predicted_near; /* part of the sampled jobs whose prediction is right within 2 points */
 };
 
-/* `trail` may be NULL; otherwise it is all zeros, and the caller frees it. Returns -ENOMEM, or an
- * error of the packer with a text in `error` (TABLE_ERROR_BYTES). */
+/* Runs the simulation. `trail` may be NULL; otherwise `trail` is all zeros, and the caller frees
+ * its contents afterwards. Returns 0, -ENOMEM, or an error of the packer with a text in `error`
+ * (TABLE_ERROR_BYTES). */
 int simulate(const struct workload *workload, const struct setting *setting, struct trail *trail,
              struct simulated *ret_result, char *error);
 

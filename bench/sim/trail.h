@@ -15,7 +15,7 @@ struct trail_part {
 };
 
 struct trail_job {
-    size_t job; /* position in the workload */
+    size_t job; /* position of the job in the workload */
     double loss, predicted;
     double alone_ns; /* round time on as many lanes as workers without other jobs */
 };
@@ -35,7 +35,7 @@ struct trail {
     size_t jobs_count;
 };
 
-/* Adds the cores between two times, in a run that ends at `end_ns`. */
+/* Adds the cores that were used between two times, in a run that ends at `end_ns`. */
 void trail_add(struct trail *trail, uint64_t end_ns, uint64_t from_ns, uint64_t to_ns,
                const struct trail_part *cores);
 /* Counts lanes that opened or closed, and moves, at one time. */

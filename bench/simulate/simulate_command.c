@@ -223,7 +223,8 @@ static int run(struct arguments *a, const struct workload *workload, struct trai
     return 0;
 }
 
-/* Divides step times by three, so that a short stay has many steps. Windows are short, too. */
+/* Runs the live comparison. Step times are divided by three, so that a short stay has many steps.
+ * Windows are short, too. */
 static int run_live(const struct arguments *a)
 {
     struct live *live = calloc(1, sizeof *live);

@@ -17,7 +17,7 @@ struct simulate_report {
     bool is_json;
 };
 
-/* Prints the assumptions; nothing with is_json. */
+/* Prints the assumptions; with is_json prints nothing. */
 void simulate_report_start(const struct simulate_report *report);
 void simulate_report_result(const struct simulate_report *report, const struct simulated *result);
 /* Repeats the simulation with one changed assumption at a time, and prints a row for each. */

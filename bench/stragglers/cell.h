@@ -8,8 +8,9 @@
 
 #include <limits.h>
 
-#define CELL_WINDOW 50       /* number of rounds in a window */
-#define CELL_SLOW_WINDOWS 12 /* ten windows for the recovery, and two to measure the final speed */
+#define CELL_WINDOW 50 /* number of rounds in a window */
+/* number of windows with the injector: ten for the recovery, and two to measure the final speed */
+#define CELL_SLOW_WINDOWS 12
 /* A window with at least this part of the speed without a straggler counts as recovered. */
 #define CELL_REACHES 0.85
 #define CELL_LANES 4
@@ -37,8 +38,9 @@ struct cell {
     double after_ns;          /* mean of the last window, after the injector has ended; 0: not
                                * measured */
     uint32_t windows, rounds; /* numbers of windows and rounds until the recovery; 0: no recovery */
-    uint32_t tried, kept;     /* number of experiments before the end of the injector */
-    /* Bytes of the tensors that are on another lane at the end than before the injector (or than
+    /* numbers of tried and of kept experiments before the end of the injector */
+    uint32_t tried, kept;
+    /* Bytes of the tensors that are not on the lane where they were before the injector (or where
      * the injector placed them). A move that was undone counts as 0. */
     double bytes_moved;
     struct herd_checks checks;

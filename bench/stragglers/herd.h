@@ -33,7 +33,7 @@ struct herd_board {
     uint32_t rounds;                  /* number of ended rounds */
     uint32_t stop_after, pause_after; /* numbers of rounds; UINT32_MAX: not set */
     uint32_t paused;                  /* number of waiting workers */
-    uint64_t wrong, checked;          /* results of herd_stop() */
+    uint64_t wrong, checked;          /* sums of the workers' checks, returned by herd_stop() */
     uint64_t ended_ns[HERD_ROUNDS_MAX];
 };
 

@@ -28,7 +28,7 @@ struct injector {
     struct slowing_numbers *numbers; /* numbers that the lanes read */
     uint32_t usual, times; /* sleep of each lane in ns for each KiB; factor of the slow lane */
     uint32_t task_ns;      /* sleep in ns for each round of the slow task */
-    uint16_t port;         /* port of the first lane */
+    uint16_t port;         /* TCP port of the first lane */
     uint32_t cap_mbit;
     const struct service *service;
     const char *job;

@@ -20,8 +20,8 @@ void __wrap_account_started(struct piece *p);
 
 static _Thread_local struct slowing own;
 
-/* An aggregator creates its lanes one after the other, each on the thread that will run the
- * lane. */
+/* Sets the position of the thread's lane. An aggregator creates its lanes one after the other, each
+ * on the thread that will run the lane. */
 int __wrap_lane_create(const struct lane_options *options, struct lane **ret_lane)
 {
     static uint32_t lanes;
@@ -30,8 +30,9 @@ int __wrap_lane_create(const struct lane_options *options, struct lane **ret_lan
     if (path)
         own.numbers = slowing_map(path);
     if (path && !own.numbers) {
-        log_error(SLOWING_VARIABLE "=%s: not a file with the numbers of %d lanes", path,
-                  SLOWING_LANES);
+        log_error("environment variable " SLOWING_VARIABLE
+                  ": %s is no file with the numbers of %d lanes",
+                  path, SLOWING_LANES);
         return -EINVAL;
     }
     return __real_lane_create(options, ret_lane);

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* shortest useful sleep: a shorter request takes as long */
+/* shortest useful sleep: a shorter sleep would take equally long */
 #define SLEEP_NS_LEAST (100 * (int64_t)NS_PER_US)
 /* longest sleep, because a lane must answer pings */
 #define SLEEP_NS_MOST (100 * (int64_t)NS_PER_MS)

@@ -11,7 +11,8 @@
 /* Contents of the file. Numbers may change at any time. */
 struct slowing_numbers {
     uint32_t ns_per_kib[SLOWING_LANES]; /* sleep for each KiB that a lane has summed */
-    uint32_t task, task_ns; /* number of one task (0: none), and ns for each of its rounds */
+    /* number of one slow task (0: none); sleep in ns for each of its rounds */
+    uint32_t task, task_ns;
 };
 
 /* State of one lane. */

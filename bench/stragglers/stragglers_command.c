@@ -43,7 +43,7 @@ struct stragglers {
     /* folder of the models; only this model, injector or policy (NULL: all) */
     const char *folder, *model, *injector, *policy;
     char cores[16], lanes_per_core[8];
-    /* values for models of TARGET_BYTES and of WORK_BYTES */
+    /* values of `--piece-max` for models of TARGET_BYTES and of WORK_BYTES */
     char piece_max[16], work_piece_max[16];
     /* Final round time of policy "nothing" with the present model; 0: not run. */
     double nothing_settled_ns[INJECTORS];

@@ -11,17 +11,18 @@
 #define TABLES_WORKERS_MAX 8
 #define TABLES_BLOCK 65536u /* number of keys of a request in which all rows are made or compared */
 
-/* Figures of one worker. Each part of the bench uses some of them. */
+/* Figures of one worker. Each part of the bench uses some of these fields. */
 struct tables_result {
     uint64_t wrong;
-    uint64_t wall_ns, cpu_ns, lanes_ns; /* CPU time of the worker; of the aggregators */
+    /* elapsed time; CPU time of the worker; CPU time of the aggregators */
+    uint64_t wall_ns, cpu_ns, lanes_ns;
     double p50_ms, p99_ms;
     double value, row_ns;
 };
 
 /* Memory that all workers share. */
 struct tables_board {
-    atomic_bool makes_rows; /* a worker makes rows while another one is measured */
+    atomic_bool makes_rows; /* whether a worker makes rows while another worker is measured */
     atomic_bool is_over;
     struct tables_result results[TABLES_WORKERS_MAX];
 };
@@ -44,7 +45,7 @@ struct tables_plan {
     uint64_t rows;   /* number of rows; the keys are 0 to rows - 1 */
     uint32_t batch;  /* number of keys of a request */
     uint32_t clocks; /* number of measured clocks */
-    bool is_skewed;  /* keys are drawn with a power law, otherwise uniformly */
+    bool is_skewed;  /* whether keys are drawn with a power law; otherwise uniformly */
     uint64_t seed;
     /* function that each worker runs after the declaration of the table */
     int (*work)(struct tables_worker *w);

@@ -76,7 +76,8 @@ static size_t block_set(const struct tables_plan *plan, uint64_t first, struct d
     return count;
 }
 
-/* The pull at the end limits the memory of pushes that are not applied yet. */
+/* Makes the rows of one block. The pull at the end limits the memory of pushes that are not applied
+ * yet. */
 static int make_block(struct tables_worker *w, uint64_t first, struct draw_block *block)
 {
     size_t count = block_set(w->plan, first, block);

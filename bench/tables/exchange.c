@@ -56,7 +56,7 @@ static int exchange_clock(struct tables_worker *w, struct exchange *x, uint32_t 
     return error;
 }
 
-/* The last pull waits until the last clock is applied. */
+/* Measures all clocks. The last pull waits until the last clock is applied. */
 static int exchange_measure(struct tables_worker *w, struct exchange *x)
 {
     struct tables_usage usage = tables_usage_begin(w);
@@ -161,7 +161,7 @@ int tables_exchange(struct tables *t)
 {
     const struct exchange_line {
         struct tables_plan plan;
-        const char *cpu, *clock; /* names of the lines; NULL: not printed */
+        const char *cpu, *clock; /* names of the printed lines; NULL: the line is not printed */
     } lines[] = {
         {exchange_plan(t, "shm"), "exchange_cpu_s_shm", "exchange_clock_ms_shm"},
         {exchange_plan(t, "tcp"), "exchange_cpu_s_tcp", "exchange_clock_ms_tcp"},

@@ -18,7 +18,8 @@ struct floor_batch;
 struct floor_batch *floor_batch_create(const struct floor *floor, const uint64_t *keys,
                                        size_t count, const float *gradients);
 void floor_batch_free(struct floor_batch *batch);
-/* Updates the rows, and adds the absent ones. Returns 0 or a negative errno. */
+/* Updates the rows of the batch, and adds rows that the store does not have. Returns 0 or a
+ * negative errno. */
 int floor_apply(struct floor *floor, const struct floor_batch *batch);
 /* Returns the values of the row; NULL: there is none. */
 const float *floor_row(const struct floor *floor, uint64_t key);

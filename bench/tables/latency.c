@@ -1,5 +1,5 @@
-/* Pulls of one worker from an asynchronous table: first alone, then while another worker makes
- * rows. */
+/* Measures pulls of one worker from an asynchronous table: first alone, then while another worker
+ * makes rows. */
 #include "bench/savings/statistics.h"
 #include "bench/tables/draw.h"
 #include "bench/tables/tables.h"

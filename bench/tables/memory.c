@@ -1,4 +1,5 @@
-/* Memory of rows beyond their values and moments, as `gradpool jobs` shows it. */
+/* Measures the memory of rows beyond their values and moments, from the output of `gradpool
+ * jobs`. */
 #include "bench/savings/look.h"
 #include "bench/tables/draw.h"
 #include "bench/tables/tables.h"

@@ -27,7 +27,7 @@ void tables_print(struct tables *t, const struct tables_line *line);
  * with a text on standard error. */
 int tables_apply(struct tables *t);    /* updates of a lane, compared with the row store alone */
 int tables_exchange(struct tables *t); /* pulls and pushes of two workers, and their clocks */
-int tables_memory(struct tables *t);   /* memory of a row */
+int tables_memory(struct tables *t);   /* memory of a row beyond its values and moments */
 int tables_latency(struct tables *t);  /* pulls while rows are made */
 int tables_ahead(struct tables *t);    /* SSP and BSP with workers of changing speed */
 

@@ -11,9 +11,9 @@ import sysconfig
 
 
 def packages_folder(prefix):
-    """Returns the folder below the prefix that this interpreter searches: on Debian dist-packages,
-    for /usr and /usr/local. For other prefixes, which the interpreter does not search, returns the
-    usual folder."""
+    """Returns the folder below the prefix that this interpreter searches: dist-packages on Debian,
+    for /usr and /usr/local. Returns the usual folder for other prefixes, which the interpreter does
+    not search."""
     for path in site.getsitepackages():
         if path.startswith(os.path.join(prefix, 'lib')):
             return path

@@ -86,8 +86,8 @@ static void backup_forget(struct backup *b)
     backup_replaced(b);
 }
 
-/* Sets the pointers of the state, which is one allocation. With `b` NULL, only returns the bytes
- * needed. */
+/* Sets the pointers of the state, which is one allocation. If `b` is NULL, only returns the needed
+ * bytes. */
 static size_t backup_place(struct backup *b, const struct backup_options *o)
 {
     size_t n = o->workers, bytes[] = {sizeof *b,

@@ -73,8 +73,8 @@ struct backup_measure {
 };
 
 enum backup_verb {
-    BACKUP_WAIT,  /* wait for the next arrival, or until `until_ns` */
-    BACKUP_CLOSE, /* close the round with all gradients that have arrived */
+    BACKUP_WAIT,  /* the round waits for the next arrival, or until `until_ns` */
+    BACKUP_CLOSE, /* the round closes with all gradients that have arrived */
 };
 
 enum backup_reason {

@@ -23,7 +23,8 @@ struct cells {
 
 /* Returns the bytes of memory for a number of workers. */
 size_t cells_bytes(uint32_t workers);
-/* `memory` is aligned for float, and stays valid as long as the table is used. */
+/* Makes an empty table. `memory` is aligned for float, and stays valid as long as the table is
+ * used. */
 void cells_init(struct cells *cells, uint32_t workers, void *memory);
 void cells_clear(struct cells *cells);
 /* Adds a time: `time` passed from the start of the round to its i-th arrival (1 to workers), and

@@ -44,7 +44,8 @@ struct backup {
     const struct backup_options *options;
     struct backup_estimates *estimates;
     struct pace_curve *curve;
-    struct cells *cells; /* NULL for rules that do not choose k before the round */
+    /* table of arrival times; NULL for rules that do not choose k before the round */
+    struct cells *cells;
     uint32_t members;
     uint64_t round, opened_ns;
     uint32_t

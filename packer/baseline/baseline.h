@@ -1,6 +1,6 @@
 /* Baselines for comparison: policies of other systems, and two simpler rules of loss. `serve
- * --policy` accepts their names, but the help does not list them. Only packer/ and its tests use
- * this header. */
+ * --policy` accepts the names of these policies, but the help does not list them. Only packer/ and
+ * its tests use this header. */
 #ifndef GRADPOOL_PACKER_BASELINE_BASELINE_H
 #define GRADPOOL_PACKER_BASELINE_BASELINE_H
 

@@ -20,7 +20,8 @@ static uint64_t bound_overdue_ns(const struct bound_case *c)
     return (c->quantum_ns + c->leave_ns) * bound_parts(c->overdue, bound_running_slots(c));
 }
 
-/* A job keeps its slots for at least one quantum, even if it reports earlier. */
+/* Returns the time of `probes` probes, one after the other. A job keeps its slots for at least one
+ * quantum, even if the job reports earlier. */
 static uint64_t bound_probes_ns(const struct bound_case *c, uint64_t probes)
 {
     uint64_t probe_ns = c->probe_ns > c->quantum_ns ? c->probe_ns : c->quantum_ns;

@@ -16,8 +16,8 @@ struct curve_shape {
 
 /* The shape of the speed curve that all jobs of a study share, fitted to all their points. */
 struct curve_study {
-    uint32_t id;
-    double sums[6]; /* weighted products of all equations: aa, ab, ad, bb, bd, dd */
+    uint32_t id, jobs; /* jobs: number of jobs of the study that have not ended (roster.c) */
+    double sums[6];    /* weighted products of all equations: aa, ab, ad, bb, bd, dd */
     struct curve_shape shape;
 };
 

@@ -62,11 +62,14 @@ struct pace {
     double resize_s;    /* smoothed time without steps during a change of workers, in seconds */
 };
 
-/* Tenants and studies stay as long as the scheduler: later trials of a study use its shape. */
+#define ROSTER_IDLE_MAX 1024 /* maximum number of studies without a job */
+
+/* Tenants stay as long as the scheduler. Studies without a job stay, too, because later trials use
+ * their shape; if there are too many, the one whose last job ended first is dropped. */
 struct roster_known {
     struct roster_tenant **tenants;
     size_t tenants_count;
-    struct curve_study **studies;
+    struct curve_study **studies; /* those without a job by the end of their last job */
     size_t studies_count;
 };
 
@@ -86,7 +89,7 @@ struct needs_entry {
 struct scheduler {
     struct scheduler_options options;
     uint64_t now_ns;
-    struct roster_job **jobs; /* sorted by time of submission */
+    struct roster_job **jobs; /* all jobs, sorted by time of submission */
     size_t jobs_count;
     struct growth_bid *bids;   /* buffer for all jobs */
     struct needs_entry *needs; /* buffer for all jobs */
@@ -203,7 +206,7 @@ bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *j
 /* --- growth.c: free slots to running jobs (F4) --- */
 
 /* Adds workers to probing jobs, which may have up to three quarters of the slots. Running jobs
- * shrink or rest for this (F3). */
+ * shrink or rest for this growth (F3). */
 void growth_probe(struct scheduler *s, struct needs_slots *room);
 void growth_share_out(struct scheduler *s, struct needs_slots room);
 /* Handles a measured step time: growth with less than half of the promised gain is undone. */

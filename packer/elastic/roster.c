@@ -125,12 +125,41 @@ int roster_add(struct scheduler *s, const struct scheduler_job *wants)
     if (!job)
         return -ENOMEM;
     curve_init(&job->history->curve, study);
+    study->jobs++;
     job->wants = *wants;
     job->tenant = tenant;
     job->value = NAN;
     job->submitted_ns = job->since_ns = s->now_ns;
     s->jobs[s->jobs_count++] = job;
     return 0;
+}
+
+static void roster_drop_oldest_study(struct roster_known *known)
+{
+    size_t at = 0;
+    while (known->studies[at]->jobs > 0)
+        at++;
+    free(known->studies[at]);
+    known->studies_count--;
+    memmove(known->studies + at, known->studies + at + 1,
+            (known->studies_count - at) * sizeof *known->studies);
+}
+
+/* Moves a study whose last job has ended behind all others. */
+static void roster_leave_study(struct roster_known *known, struct curve_study *study)
+{
+    size_t at = 0, idle = 0;
+    if (--study->jobs > 0)
+        return;
+    while (known->studies[at] != study)
+        at++;
+    memmove(known->studies + at, known->studies + at + 1,
+            (known->studies_count - at - 1) * sizeof *known->studies);
+    known->studies[known->studies_count - 1] = study;
+    for (at = 0; at < known->studies_count; at++)
+        idle += known->studies[at]->jobs == 0;
+    if (idle > ROSTER_IDLE_MAX)
+        roster_drop_oldest_study(known);
 }
 
 void roster_remove(struct scheduler *s, struct roster_job *job)
@@ -144,6 +173,7 @@ void roster_remove(struct scheduler *s, struct roster_job *job)
         at++;
     memmove(s->jobs + at, s->jobs + at + 1, (s->jobs_count - at - 1) * sizeof *s->jobs);
     s->jobs_count--;
+    roster_leave_study(s->known, job->history->curve.study);
     free(job->history);
     free(job);
 }

@@ -20,7 +20,7 @@
 #define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000)    /* longest hold time (F5) */
 #define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)   /* hold time before any report (F5) */
 #define SCHEDULER_SILENT_MAX_NS UINT64_C(1200000000000) /* longest silence before any report (F7) */
-/* assumed pause of a change of workers until one has been measured */
+/* assumed pause of a change of workers, until a pause has been measured */
 #define SCHEDULER_RESIZE_NS UINT64_C(50000000)
 
 /* A field with the value 0 gets its default. */
@@ -115,8 +115,9 @@ struct scheduler_view {
 
 struct scheduler_totals {
     uint32_t slots, free, jobs, waiting, probing, running, resting, overdue;
-    uint64_t reports_ignored;               /* number of reports with a lower step than before */
-    uint64_t hold_ns, quantum_ns, probe_ns; /* F5; probe_ns: median, 0: no probe yet */
+    uint64_t reports_ignored; /* number of reports with a lower step than before */
+    /* present hold time and quantum (F5); probe_ns: median probe time, 0: no probe yet */
+    uint64_t hold_ns, quantum_ns, probe_ns;
 };
 
 struct scheduler;

@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPLORE_ROUNDS 50    /* least number of rounds in a window */
+#define EXPLORE_ROUNDS 50    /* minimum number of rounds in a window */
 #define EXPLORE_SAMPLES 4    /* least number of calls of explore_tick() with rounds in a window */
 #define EXPLORE_LANES_MAX 32 /* a job on more lanes gets no decision (X9) */
 /* least expected gain of a move, in parts per million of the round time */
@@ -46,8 +46,9 @@ enum explore_verb {
 
 /* Options of a job. A field with the value 0 gets its default. */
 struct explore_options {
-    uint32_t rounds, samples; /* minimum counts of a window; 0: EXPLORE_ROUNDS, EXPLORE_SAMPLES */
-    bool is_blind;            /* baseline: only EXPLORE_EVEN, and no move back (X10) */
+    /* minimum numbers of rounds and calls in a window; 0: EXPLORE_ROUNDS, EXPLORE_SAMPLES */
+    uint32_t rounds, samples;
+    bool is_blind; /* baseline: only EXPLORE_EVEN, and no move back (X10) */
 };
 
 struct explore_lane {
@@ -56,7 +57,7 @@ struct explore_lane {
      * on the lane (X3). stalled_ns: time that workers waited because the last result came from this
      * lane, summed over the workers. */
     uint64_t handled_ns, stalled_ns;
-    uint64_t room_bytes; /* bytes of the job that the lane has room for; 0: none */
+    uint64_t room_bytes; /* further bytes of the job for which the lane has room; 0: none */
 };
 
 struct explore_piece {

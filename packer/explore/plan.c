@@ -137,8 +137,8 @@ static void lighten(struct plan *plan, size_t source, double most)
 
 /* --- methods --- */
 
-/* Equalizes the times of all lanes. Pieces are not cut, so the even time can seldom be reached
- * exactly. The limit therefore grows by 3 %, twice. */
+/* Equalizes the times of all lanes. Pieces are not cut, so the equal time (X3) can seldom be
+ * reached exactly. The limit therefore grows by 3 %, twice. */
 static void make_even(struct plan *plan)
 {
     double even_ns = explore_view_even_time(plan->view);

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ELASTIC_HOLD_NS UINT64_C(30000000000) /* a changed job is not changed again for this time */
+/* time for which a changed job is not changed again */
+#define ELASTIC_HOLD_NS UINT64_C(30000000000)
 
 /* Rounds per second with w workers and s servers: 1 / (work/w + fixed + share*w/s + per_worker*w +
  * per_server*s). No coefficient is negative (E1). */

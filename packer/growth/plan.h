@@ -14,7 +14,7 @@ struct scale_part {
 struct scale_plan {
     const struct scale_seen *seen;
     const char *policy;
-    uint32_t margin_ppm; /* subtracted from every loss limit */
+    uint32_t margin_ppm; /* margin that is subtracted from every loss limit */
     bool is_even;        /* whether tasks are spread by bytes, as for an unmeasured job (P12) */
     bool *targets;       /* whether tasks may move to the lane, for each lane; set by the caller */
     /* The parts after the planned moves, sorted by lane, then by job. */
@@ -38,8 +38,8 @@ int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, cons
 void scale_plan_fini(struct scale_plan *plan);
 
 /* Plans moves of all tasks of the job from the lane to target lanes. `job` and `lane` are
- * positions. Errors of packer_place(); -ENOSPC: the targets lack room. After an error the plan can
- * only be freed. */
+ * positions. Returns the errors of packer_place(); -ENOSPC: the targets lack room. After an error
+ * the plan can only be freed. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
 /* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay on the lane: the first task,
@@ -51,7 +51,7 @@ int scale_plan_leave_beyond(struct scale_plan *plan, uint32_t job, uint32_t lane
 void scale_sort_moves(struct scale_plan *plan);
 
 /* Plans moves of all tasks of the lane, the job with the most lane time first, and sorts the moves.
- * Errors of scale_plan_leave(). */
+ * Returns the errors of scale_plan_leave(). */
 int scale_plan_empty(struct scale_plan *plan, uint32_t lane);
 
 /* Finds the lane on which the job has the highest predicted loss, among lanes without a change in

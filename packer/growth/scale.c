@@ -74,8 +74,8 @@ static bool is_low(const struct scale_look *look)
            look->load < (double)(look->used - 1) * look->options.low_ppm / 1000000.0;
 }
 
-/* `now` is a count in this window. Updates the time since the count was last 0, and the minimum of
- * the count in that time. */
+/* Updates the time since a count was last 0, and the minimum of the count in that time. `now`: the
+ * count in this window. */
 static void hold(size_t now, uint64_t elapsed, uint64_t *held_ns, size_t *least)
 {
     *held_ns = now && *least ? *held_ns + elapsed : 0;

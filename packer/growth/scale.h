@@ -1,9 +1,10 @@
-/* Decides when lanes open and park, when aggregators start and stop, and which tasks move for that.
- * Pure: no clock. The caller owns the state, which begins as all zeros. RULES.md: G1 to G13.
+/* Decides when lanes open and park, when aggregators start and stop, and which tasks move for these
+ * changes. Pure: no clock. The caller owns the state, which begins as all zeros. RULES.md: G1 to
+ * G13.
  *
  * scale_tick() is called once in each window with the state of lanes, jobs and tasks, and returns
- * at most one decision. The caller does what the decision requires. Until this is complete, the
- * caller marks its lanes and jobs with is_changing and is_moving. */
+ * at most one decision. The caller does what the decision requires. Until the decision is carried
+ * out, the caller marks its lanes and jobs with is_changing and is_moving. */
 #ifndef GRADPOOL_PACKER_GROWTH_SCALE_H
 #define GRADPOOL_PACKER_GROWTH_SCALE_H
 
@@ -39,7 +40,7 @@
 #define SCALE_EXPLAINS 3
 #define SCALE_TRIES 4 /* one call makes plans for at most this many jobs or lanes */
 
-/* Options. A field with the value 0 gets its default, which stands in its comment. */
+/* Options. A field with the value 0 gets its default, which is given in its comment. */
 struct scale_options {
     const char *policy; /* policy with a rule of loss; default "shared" */
     uint32_t lanes_min; /* number of lanes that always stay open; default 1 */
@@ -123,7 +124,7 @@ struct scale_task {
 /* A job that waits for lanes, because the job does not fit on the open lanes. */
 struct scale_wish {
     uint64_t job;
-    uint32_t lanes; /* number of lanes wanted in addition to the open ones */
+    uint32_t lanes; /* number of lanes that the job needs in addition to the open lanes */
 };
 
 struct scale_seen {
@@ -173,7 +174,7 @@ struct scale {
     bool has_begun;
     uint64_t last_ns;
     uint32_t settle;       /* number of windows until tasks may move for a drain (G7) */
-    uint64_t low_ns;       /* time since the load was last not low */
+    uint64_t low_ns;       /* time for which the load has been low */
     uint64_t idle_ns;      /* time since the number of surplus lanes was last 0 */
     size_t idle_lanes;     /* least number of surplus lanes during idle_ns */
     uint64_t stoppable_ns; /* time since the number of aggregators that may stop was last 0 */

@@ -280,7 +280,7 @@ static size_t next_to_measure(const struct scale_look *look)
     return best;
 }
 
-/* Marks lanes without another job as targets. Returns whether there is one. */
+/* Marks lanes without another job as targets. Returns whether a lane was marked. */
 static bool mark_empty_lanes(const struct scale_look *look, size_t job, bool *targets)
 {
     const struct scale_seen *seen = look->seen;

@@ -44,9 +44,9 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
     return 0;
 }
 
-/* Returns by how much other jobs delay the end of the job's work on the lane (L8). They lengthen
- * the work by the factor `stretch`. The result is the larger one of two delays: the delay of the
- * last burst of work, and the time by which all lengthened work exceeds span_ns. */
+/* Returns by how much other jobs delay the end of the job's work on the lane (L8). `stretch`:
+ * factor by which other jobs lengthen the work. The result is the larger one of two delays: the
+ * delay of the last burst of work, and the time by which all lengthened work exceeds span_ns. */
 static double late_ns(const struct packer_resident *job, double stretch)
 {
     const struct packer_timing *timing = &job->timing;

@@ -12,7 +12,7 @@
 
 struct loss_rule {
     const char *name;
-    double margin; /* added to every loss on a shared lane */
+    double margin; /* margin that is added to every loss on a shared lane */
     /* Computes the predicted loss of each job, 0 to 1, without the margin. Each period_ns is
      * known. */
     void (*losses)(const struct packer_resident *jobs, size_t count, double *ret_losses);

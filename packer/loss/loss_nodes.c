@@ -1,7 +1,7 @@
 /* Owns the nodes and weights of Gauss-Laguerre quadrature with 80 nodes. The constants were
  * computed with 80 digits by Newton's method on the Laguerre polynomial; test_loss compares them
- * with factorials. They are constants, because rounding at run time could differ and change plans
- * (P1). */
+ * with factorials. The values are not computed at run time, because different rounding could change
+ * plans (P1). */
 #include "packer/loss/loss_nodes.h"
 
 /* clang-format off */

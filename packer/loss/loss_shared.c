@@ -34,8 +34,8 @@ static void product_add(struct product *product, double share)
         product->at[k] *= 1 - share + share * loss_nodes[k];
 }
 
-/* Returns the sums over the product's jobs except one job with this share (share 0: over all
- * jobs). */
+/* Returns the sums over all jobs of the product except one job with this share. Share 0: no job is
+ * left out. */
 static struct sums sums_without(const struct product *product, double share)
 {
     struct sums sums = {0};
@@ -74,9 +74,9 @@ static double loss_of(const struct packer_resident *job, const struct sums *othe
 
 /* --- room for one more job --- */
 
-/* Returns the largest lane time with which the new job is within its own limit. Its waits are
- * linear in its lane time, and so is the lengthening of its own rounds beyond the free lane time
- * (L3). */
+/* Returns the largest lane time with which the new job is within its own limit. The waits of this
+ * job are linear in its lane time. The lengthening of its own rounds beyond the free lane time is
+ * linear, too (L3). */
 static double own_room_ns(const struct packer_timing *job, const struct sums *met)
 {
     double limit = loss_limit(job) - LOSS_MARGIN, free_ns, slack_ns, waits;

@@ -1,4 +1,4 @@
-/* Search for the number of workers of a stage. Owns no state. */
+/* Searches for the number of workers of a stage. Owns no state. */
 #include "packer/parallel/parallel.h"
 
 #include <math.h>
@@ -26,8 +26,8 @@ static const struct parallel_trial *parallel_best(const struct parallel *p)
     return best;
 }
 
-/* The first trial has `least` workers. Each further trial has the next power of two, the last one
- * `most`. */
+/* Returns the number of workers of the next trial. The first trial has `least` workers, each
+ * further trial the next power of two, and the last one `most`. */
 static uint32_t parallel_next(const struct parallel *p)
 {
     uint64_t next = 1;

@@ -12,9 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PARALLEL_STEPS 12   /* steps of a trial */
-#define PARALLEL_DROPPED 2  /* first steps of a trial that do not count */
-#define PARALLEL_TRIALS 34  /* most trials of a search */
+#define PARALLEL_STEPS 12   /* number of steps of a trial */
+#define PARALLEL_DROPPED 2  /* number of first steps of a trial that do not count */
+#define PARALLEL_TRIALS 34  /* maximum number of trials of a search */
 #define PARALLEL_WORSE 1.05 /* a trial with this multiple of the best cost ends the search */
 #define PARALLEL_DRIFT 0.25 /* change of the chosen number's time that begins a new search */
 

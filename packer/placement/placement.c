@@ -70,7 +70,7 @@ static int check_lanes(struct placement *placement)
 
     if (request->timing.period_ns > PACKER_PERIOD_NS_MAX)
         return placement_refuse(placement, -EINVAL,
-                                "a period of %" PRIu64 " ns; expected at most 2^53",
+                                "the job has a period of %" PRIu64 " ns; expected at most 2^53",
                                 request->timing.period_ns);
     if (request->lanes_count > PLACEMENT_LANES_MAX)
         return placement_refuse(placement, -EINVAL, "%zu lanes: at most %" PRIu32 " can be used",

@@ -48,8 +48,8 @@ struct placement {
     size_t reason_bytes;
 };
 
-/* Checks the request. Errors, with a reason: -EINVAL: inconsistent request; -ENOSPC: the lanes
- * together lack the memory; -ENOMEM. */
+/* Checks the request, and starts the placement. Errors, with a reason: -EINVAL: inconsistent
+ * request; -ENOSPC: the lanes together lack the memory; -ENOMEM. */
 int placement_init(struct placement *placement, const struct packer_request *request, char *reason,
                    size_t reason_bytes);
 void placement_fini(struct placement *placement);

@@ -29,7 +29,7 @@ struct roomy {
 struct fit {
     struct placement *placement;
     const struct loss_rule *rule;
-    struct cut *cuts; /* the piece with the most lane time is first */
+    struct cut *cuts; /* pieces of the request; the piece with the most lane time is first */
     size_t cuts_count;
     /* largest lane time of the job on each lane; negative: the job may not use the lane */
     double *room_ns;
@@ -245,9 +245,9 @@ static void start_again(struct fit *fit)
     fit->lanes_hosted = count_hosted(fit->placement);
 }
 
-/* Best fit fills lanes with the least room first, so `lanes_max` may be reached before all pieces
- * are placed. The next attempt uses the open lanes with the most room, and the last one the lanes
- * with the most room of all (P10). */
+/* Places all pieces on at most `lanes_max` lanes (P10). Best fit fills lanes with the least room
+ * first, so `lanes_max` may be reached before all pieces are placed. Then the open lanes with the
+ * most room are tried, and at last the lanes with the most room, open or not. */
 static int put_within_lanes_max(struct fit *fit)
 {
     int error, attempts;
@@ -295,10 +295,10 @@ static double one_piece_ns(const struct fit *fit)
     return has_many ? (double)fit->cuts[0].weight : 0;
 }
 
-/* distribute_in_order() may fail if best fit has filled lanes completely. With a reserve of one
- * piece on each lane the call succeeds, but needs more lanes. Only a job of many pieces has a
- * reserve. The result is refused if the job then has more lanes without other jobs than before, and
- * more lanes than workers. */
+/* Places all pieces again, with a reserve: distribute_in_order() may fail if best fit has filled
+ * lanes completely. With a reserve of one piece on each lane the call succeeds, but needs more
+ * lanes. Only a job of many pieces has a reserve. The result is refused if the job then has more
+ * lanes without other jobs than before, and more lanes than workers. */
 static int put_loosely(struct fit *fit)
 {
     size_t workers = fit->placement->request->workers, own = count_own(fit);

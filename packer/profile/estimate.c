@@ -27,8 +27,8 @@ static uint64_t smooth(uint64_t value, uint64_t news)
     return news > value ? value + (news - value) / SMOOTHING : value - (value - news) / SMOOTHING;
 }
 
-/* The first ESTIMATE_RECENT medians are not smoothed, because earlier values have too few
- * samples. */
+/* Adds a sample. The first ESTIMATE_RECENT medians are not smoothed, because earlier values have
+ * too few samples. */
 void estimate_add(struct estimate *e, uint64_t sample)
 {
     e->recent[e->next] = sample;

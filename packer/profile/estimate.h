@@ -9,7 +9,7 @@
 
 struct estimate {
     uint32_t samples; /* number of samples so far, up to 2 x ESTIMATE_RECENT */
-    uint32_t next;    /* position in `recent` of the next sample */
+    uint32_t next;    /* position of the next sample in `recent` */
     uint64_t recent[ESTIMATE_RECENT];
     uint64_t value; /* smoothed median; valid with at least one sample */
 };

@@ -8,16 +8,16 @@
 
 #define NARROW_PART_PPM 300000 /* largest part of the loss limit that fewer lanes may cost */
 
-/* The search; all zeros: not begun. */
+/* State of the search; all zeros: the search has not begun. */
 struct narrow {
     uint32_t few;       /* largest number of lanes known to be too small; 0: none */
-    uint32_t enough;    /* smallest number of lanes that was enough */
+    uint32_t enough;    /* smallest number of lanes that was enough so far */
     uint32_t spent_ppm; /* loss of the job on `enough` lanes */
 };
 
 /* Begins a new search for a job that ran alone on `lanes` lanes. */
 void narrow_begin(struct narrow *narrow, uint32_t lanes);
-/* Returns the number of lanes for the next trial, less than `enough`; 0: the search is over. */
+/* Returns the number of lanes for the next trial, less than `enough`; 0: the search has ended. */
 uint32_t narrow_next(const struct narrow *narrow);
 /* Records the trial on narrow_next() lanes. `now_ns`: round time of the trial; `alone_ns`: round
  * time on all lanes; `limit_ppm`: the job's whole loss limit. Returns whether the number of lanes

@@ -52,7 +52,7 @@ static bool end_trial(struct profile *p, uint32_t limit_ppm)
 }
 
 /* Stores the times of a job on `enough` lanes, where the cost of fewer lanes is known. The period
- * on all lanes is computed from the present period, so it follows changes of the job. */
+ * on all lanes is computed from the present period, and so follows changes of the job. */
 static void follow_on_fewest(struct profile *p)
 {
     p->fewest = p->now;
@@ -211,9 +211,9 @@ static struct profile_times best_known(const struct profile *p)
     return known;
 }
 
-/* Other jobs lengthen the period, but not the lane time, so the present lane time is returned. The
- * part of the busiest lane stays as measured alone, because more lane time there counts as a longer
- * period (L3). */
+/* Returns the times for placement. Other jobs lengthen the period, but not the lane time, so the
+ * present lane time is returned. The part of the busiest lane stays as measured alone, because more
+ * lane time there counts as a longer period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

@@ -37,7 +37,8 @@ struct profile_sample {
 struct profile_times {
     uint64_t period_ns; /* time from round to round; 0: unknown */
     uint64_t busiest_ns, lanes_ns;
-    uint64_t span_ns; /* 0: span_ns, burst_ns and slack_ns are unknown */
+    /* as in struct packer_timing; 0: span_ns, burst_ns and slack_ns are unknown */
+    uint64_t span_ns;
     uint64_t burst_ns, slack_ns;
 };
 

@@ -27,10 +27,11 @@
 #define JOIN_DEADLINE_NS (10 * NS_PER_S)
 #define REJOIN_DEADLINE_NS (2 * NS_PER_S)
 #define REJOIN_PAUSE_MS 200
-/* longest wait for a coordinator, if there are neither workers nor copies */
+/* maximum time without a coordinator, for a process that has neither workers nor copies */
 #define UNUSED_ORPHAN_NS (60 * NS_PER_S)
 #define DESCRIPTORS_PROCESS 16
-/* descriptors of one lane: about twelve for the lane, the rest for its first workers */
+/* file descriptors for one lane: about twelve for the lane itself, the rest for its first
+ * workers */
 #define DESCRIPTORS_LANE 24
 
 /* Blocks the signals. All threads inherit the signal mask, so only the control loop receives
@@ -154,9 +155,9 @@ static size_t lanes_wanted(const struct aggregator *a)
     return wanted < AGGREGATOR_LANES_MAX ? wanted : AGGREGATOR_LANES_MAX;
 }
 
-/* Checks the limit on open files at the start. A lane that cannot open its own descriptors would
- * fail without a clear reason. A lane without descriptors for workers refuses them with a
- * reason. */
+/* Checks the limit on open files at the start, because a lane that cannot open its own descriptors
+ * would later fail without a clear reason. Descriptors of workers are not checked: a lane that has
+ * none left refuses a worker with a reason. */
 static int check_descriptors(const struct aggregator *a, struct err *err)
 {
     char whose[64];
@@ -217,8 +218,8 @@ static int check_ports(const struct aggregator *a, struct err *err)
                    first, lanes, UINT16_MAX);
 }
 
-/* Checks the options. Only the errors -EINVAL and -ENODEV of this function are returned by
- * aggregator_run(). */
+/* Checks the options. aggregator_run() returns -EINVAL or -ENODEV only if this function has
+ * returned that error. */
 static int take_options(struct aggregator *a, struct err *err)
 {
     const char *interface_name = a->options->interface_name;
@@ -318,8 +319,8 @@ static void look_at_signals(struct aggregator *a)
     leaving_check(a);
 }
 
-/* Reports failures of lanes. While the coordinator is away nothing is reported; after the next join
- * serve_failures() reports all failures. */
+/* Reports failures of lanes to the coordinator. While the coordinator is away this function does
+ * nothing; after the next join serve_failures() reports all failures. */
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;
@@ -352,8 +353,8 @@ static int sooner(int a_ms, int b_ms)
     return a_ms < 0 || (b_ms >= 0 && b_ms < a_ms) ? b_ms : a_ms;
 }
 
-/* Sleeps until an event of the coordinator, a lane, the replica holder or a signal, and handles
- * this event. */
+/* Sleeps until the coordinator, a lane, the replica holder or a signal has an event, and handles
+ * the event. */
 static void wait_for_news(struct aggregator *a, int timeout_ms)
 {
     struct pollfd fds[5] = {{.fd = a->signal_fd, .events = POLLIN},
@@ -389,9 +390,9 @@ static void lose_coordinator(struct aggregator *a, int reason)
     bulk_abandon(a);
 }
 
-/* Returns true when the wait for a coordinator is over. With workers the whole timeout applies.
- * Without workers a shorter timeout applies, even if the process stores copies: two aggregators may
- * store copies for each other although no job needs these copies. */
+/* Returns whether the process has waited too long for a coordinator. A process with workers waits
+ * for the whole timeout. A process without workers waits for a shorter time, even if it stores
+ * copies: two aggregators may store copies for each other although no job needs these copies. */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;

@@ -1,6 +1,6 @@
 /* Handles the coordinator's requests for exports and imports of tables: hold, read, write,
- * continue. Holds end with the connection to the coordinator, so no table waits for a lost
- * coordinator. svc/lane/RULES.md: A104. */
+ * continue. A held table applies no push. All holds end with the connection to the coordinator, so
+ * a lost coordinator blocks no table. svc/lane/RULES.md: A104. */
 #include "svc/lane/rows/bulk/bulk.h"
 
 #include "svc/aggregator/internal.h"
@@ -49,13 +49,14 @@ static int bulk_on_lane(struct lane *lane, void *context)
 {
     struct bulk_serving *b = context;
     const Gradpool__Wire__TableBulk *r = b->request;
+    const struct bulk_updates updates = {.count = r->steps, .clock = r->clock};
     switch (r->step) {
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_HOLD: return bulk_serve_hold(lane, b);
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_READ: return bulk_serve_read(lane, b);
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_WRITE:
         return bulk_write(lane, r->job_id, r->table, r->rows.data, r->rows.len);
     case GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_CONTINUE:
-        return bulk_continue(lane, r->job_id, r->table, r->has_steps ? &r->steps : NULL);
+        return bulk_continue(lane, r->job_id, r->table, r->has_steps ? &updates : NULL);
     default: return -EOPNOTSUPP;
     }
 }

@@ -125,8 +125,8 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     return error == 0 ? leaving_tell(a) : error;
 }
 
-/* Leaves by a call with a reply. After a message without a reply, closing a socket with unread
- * bytes could discard that message. */
+/* Sends Goodbye and waits for the reply. A socket that is closed with unread bytes may discard
+ * bytes that were sent, so the reply is read before the close. */
 void control_leave(struct aggregator *a)
 {
     envelope *reply = NULL;

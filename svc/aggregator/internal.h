@@ -55,7 +55,8 @@ struct aggregator {
     bool is_stale; /* the coordinator has moved the tasks of this process to other aggregators */
 };
 
-/* aggregator.c: ends all lanes. The pending replies end first, because they call lanes (A9). */
+/* aggregator.c: ends all lanes. The pending replies are dropped first, because they call lanes
+ * (A9). */
 void aggregator_end_lanes(struct aggregator *a);
 
 /* control.c: connects to the coordinator and joins, for the first time or again. Returns 0 or a
@@ -104,17 +105,18 @@ void bulk_abandon(struct aggregator *a);
  * request. */
 bool moving_knows(const envelope *request);
 int moving_serve(struct aggregator *a, const envelope *request);
-/* Returns memory of 1 MiB for a part of a state, which the next call uses again; NULL: there is
- * none. */
+/* Returns a buffer of 1 MiB for a part of a state, or NULL if memory is missing. Every call returns
+ * the same buffer. */
 char *moving_state_buffer(struct aggregator *a);
 /* Checks whether released pieces are frozen now, and answers the complete releases. Returns 0, or
  * an error if the connection to the coordinator has ended. */
 int moving_rested(struct aggregator *a);
 /* Returns the number of releases without a reply. */
 size_t moving_waits(const struct aggregator *a);
-/* Returns the timeout for poll() until the next check of releases that no event triggers. */
+/* Returns the timeout for poll(): the time until the next check of the releases. No event triggers
+ * this check. */
 int moving_timeout_ms(const struct aggregator *a);
-/* Answers releases with an error if their pieces were thawed or dropped, or if their job has
+/* Answers a release with an error if its pieces were thawed or dropped, or if its job has
  * failed. */
 int moving_recheck(struct aggregator *a);
 /* Drops the pending replies, because the coordinator is away. Released pieces stay released

@@ -8,7 +8,8 @@
 
 #include <signal.h>
 
-#define RESERVE_PART 10 /* a tenth of the time is reserved to complete rounds and say goodbye */
+/* a tenth of the time is reserved for the last rounds and for the Goodbye */
+#define RESERVE_PART 10
 #define RESERVE_MOST_NS NS_PER_S
 
 static bool is_leaving(const struct aggregator *a) { return a->leave_by_ns > 0; }

@@ -28,8 +28,8 @@ static int reckon(struct lane *lane, void *context)
                             &coming->rest_bytes);
 }
 
-/* Prepares a long array. Returns 0, or the bytes of a short array: short arrays share pages, which
- * are allocated together. */
+/* Prepares the pages of a long array, and returns 0. For a short array, returns its bytes: short
+ * arrays share pages, which the caller prepares together. */
 static size_t prepare_array(struct arena *arena, size_t bytes)
 {
     if (bytes < ARENA_PREPARED_LEAST)
@@ -46,8 +46,9 @@ static uint64_t bytes_of(const struct coming *coming)
     return bytes;
 }
 
-/* Checks that the memory cgroup has room, because the kernel kills a process that exceeds the
- * limit. A small amount is not checked, because reading the cgroup's files would cost more. */
+/* Checks that the memory cgroup has enough memory left, because the kernel kills a process that
+ * exceeds the limit. A small amount is not checked, because reading the cgroup's files would cost
+ * more. */
 static int check_cgroup(uint64_t bytes, char *ret_text, size_t room)
 {
     char needs[32], limit[32], left[32];

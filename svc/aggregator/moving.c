@@ -1,7 +1,7 @@
 /* Handles the coordinator's requests for moving tasks: release, state, install, thaw. Owns the
- * releases that wait for the end of rounds. These releases are checked after news from a lane, and
- * at their deadlines. The coordinator makes all decisions about a move. svc/lane/RULES.md: A9, A26,
- * A27, A38. */
+ * releases that wait for the end of rounds, and checks them after each event of a lane and at their
+ * deadlines. The coordinator makes all decisions about a move. svc/lane/RULES.md: A9, A26, A27,
+ * A38. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/system/populate.h"
@@ -27,14 +27,15 @@ struct release {
     uint32_t lane, job;
     /* rows for the reply; filled in when all pieces are frozen */
     uint64_t *rounds, *state_bytes, *steps;
-    bool is_recovering;    /* for the reply: a piece is recovering */
-    struct lane_wish wish; /* request for a release at a good time, if is_behind */
-    bool is_behind;        /* released after a round, not at once (A38) */
-    bool is_regrouping;    /* the pieces stay on this lane and continue with other ranks (A41) */
-    bool is_begun;         /* lane_release() was called */
-    uint64_t late_ns;      /* time of the check for ranks that do not respond; 0: checked already */
+    bool is_recovering; /* for the reply: a piece is recovering */
+    /* used if is_behind: request to the lane for a good time of the release */
+    struct lane_wish wish;
+    bool is_behind;     /* the pieces are released after a round, not at once (A38) */
+    bool is_regrouping; /* the pieces stay on this lane and continue with other ranks (A41) */
+    bool is_begun;      /* lane_release() was called */
+    uint64_t late_ns;   /* time of the check for ranks that do not respond; 0: checked already */
     char text[ERR_TEXT_BYTES];
-    size_t count, rested;                /* `rested`: number of frozen pieces, from the first */
+    size_t count, rested; /* `rested`: number of frozen pieces; these are the first ones */
     uint64_t gone[RECORD_MISSING_WORDS]; /* ranks that have left the job */
     uint32_t pieces[];
 };
@@ -187,7 +188,7 @@ static int send_standings(struct aggregator *a, const struct release *r)
                         .recovering = r->is_recovering);
 }
 
-/* Calls `ask` for each release, and sends the answers for all results except -EAGAIN. */
+/* Calls `ask` on the lane of each release, and answers each release whose result is not -EAGAIN. */
 static int settle(struct aggregator *a, int (*ask)(struct lane *lane, void *context))
 {
     int sent = 0;

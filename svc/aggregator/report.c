@@ -171,7 +171,7 @@ void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count)
     free(rows);
 }
 
-/* Rows for the tables on one lane. The shards of a table come one after the other. */
+/* Rows for the tables on one lane. All shards of a table are in consecutive rows. */
 struct held_tables {
     Gradpool__Wire__TableHeld **rows;
     size_t count, room;
@@ -179,7 +179,7 @@ struct held_tables {
     int error;
 };
 
-/* Makes room for one more element, with a power of two as capacity. */
+/* Grows the array for one more element. The capacity is a power of two. */
 static void *held_grow(void *array, size_t count, size_t element_bytes)
 {
     bool is_full = count == 0 || (count >= 64 && (count & (count - 1)) == 0);

@@ -49,11 +49,12 @@ static int read_spec(const Gradpool__Wire__PieceSpec *spec, struct terms *terms,
 struct placing {
     const Gradpool__Wire__PlaceRequest *request;
     struct lane_piece *pieces;
-    struct terms *terms;              /* terms of each piece; `pieces` points to them */
-    struct backup_terms backup;       /* of the job; `pieces` points to them */
-    uint64_t held_bytes, limit_bytes; /* allocated bytes of the lane; limit */
+    struct terms *terms;              /* terms of each piece, to which `pieces` points */
+    struct backup_terms backup;       /* backup terms of the job, to which `pieces` points */
+    uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated; limit of the lane */
     uint64_t job_bytes;               /* bytes that the job used before the request */
-    char why_not[ERR_TEXT_BYTES];     /* reason why the cgroup has no memory; "": it has memory */
+    /* reason why the cgroup has too little memory; "": it has enough */
+    char why_not[ERR_TEXT_BYTES];
 };
 
 static int read_pieces(struct placing *placing)
@@ -166,8 +167,8 @@ static int serve_place(struct aggregator *a, uint64_t id,
         return serve_reply_failure(a, id, error, text);
     }
     snprintf(text, sizeof text,
-             "lane %u has no memory for %zu more %s: it holds %s for %s and may hold %s; "
-             "whoever runs gradpool serve can raise --%s-memory-max",
+             "lane %u has no memory for %zu more %s: it holds %s for %s and may hold %s; the "
+             "operator can raise --%s-memory-max of gradpool serve",
              request->lane, count, what,
              text_bytes(is_job ? placing.job_bytes : placing.held_bytes, held, sizeof held),
              is_job ? "this job" : "its jobs",

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of rows in one reply, and maximum bytes of a row. */
+/* Maximum number of rows of jobs in one reply. The maximum of bytes of a row follows. */
 #define STATS_JOBS_MAX 32768
 #define JOB_BYTES_MAX 288
 #define STATS_PIECES_MAX 368640
@@ -43,10 +43,10 @@ _Static_assert(sizeof(struct table_counts_row) == 11 * sizeof(uint64_t), "no pad
 #define LANE_COUNTS_BYTES (64u << 10)
 #define LANE_TABLES 256
 
-/* number of rows that may still be added */
+/* number of rows and bytes that may still be added to the reply */
 struct room {
     size_t jobs, pieces;
-    size_t counts_bytes; /* of rows with counts */
+    size_t counts_bytes; /* bytes of rows with counts */
     size_t tables;
 };
 
@@ -87,7 +87,8 @@ static void measurement_release(struct measurement *m)
     free(m->tables);
 }
 
-/* Measures a lane into buffers for the rows that `room` names. */
+/* Copies the counters of a lane into buffers, which have space for the numbers of rows in
+ * `room`. */
 static int call_lane(struct lane_thread *thread, const struct room *room, struct measurement *m)
 {
     measurement_release(m);
@@ -100,9 +101,9 @@ static int call_lane(struct lane_thread *thread, const struct room *room, struct
     return m->jobs && m->counts && m->tables ? lane_thread_call(thread, measure, m) : -ENOMEM;
 }
 
-/* Measures a lane in one call, because each call wakes the lane. The buffers have room for the
- * number of jobs at the last measurement, and for usual counts and tables. If there are more, a
- * second call follows. */
+/* Copies the counters of a lane in one call, because each call wakes the lane. The buffers have
+ * space for the number of jobs in the last statistics, and for the usual counts and tables. If the
+ * lane has more rows, a second call follows. */
 static int measure_lane(struct lane_thread *thread, size_t jobs_likely, const struct room *room,
                         struct measurement *m)
 {
@@ -217,8 +218,8 @@ static Gradpool__Wire__RoundCounts *counts_message(const struct counts_row *row)
     return message;
 }
 
-/* Returns the row at `*at` if it is of the job, and moves `*at` to the next row; else NULL. The
- * order of the rows is that of the jobs. */
+/* Returns the row at `*at` if it belongs to the job, and increments `*at`; otherwise returns NULL.
+ * Rows are in the order of the jobs. */
 static const struct counts_row *take_counts(const struct measurement *m, uint32_t job, size_t *at)
 {
     const struct counts_row *row = (const struct counts_row *)((const char *)m->counts + *at);
@@ -241,8 +242,8 @@ static Gradpool__Wire__TableCounts *table_message(const struct table_counts_row 
     return message;
 }
 
-/* Adds the tables of the job, which are the rows from `*at` on, and moves `*at` behind them.
- * Returns false if memory is missing. */
+/* Adds the tables of the job. Their rows begin at `*at`, which is then set to the first row after
+ * them. Returns false if memory is missing. */
 static bool add_tables(const struct measurement *m, size_t *at, Gradpool__Wire__JobUse *use)
 {
     size_t count = tables_count(m), first = *at;

@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#define RING_ROUNDS (16u << 10) /* number of rounds in a ring between two requests */
+#define RING_ROUNDS (16u << 10) /* number of rounds that a ring can store between two requests */
 #define RECORDINGS_MAX 128      /* maximum number of recordings; each has a ring of 1 MiB */
 #define RECORDING_NS_MAX (24 * 3600 * NS_PER_S)
 

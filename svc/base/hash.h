@@ -23,13 +23,14 @@ struct hash_table {
     size_t count;
 };
 
-/* Return the FNV-1a hash of bytes, or of a text without its terminator. The hash is the same on
- * every host. */
+/* hash_bytes() returns the FNV-1a hash of bytes, hash_text() that of a text without its terminator.
+ * The hash is the same on every host. */
 uint32_t hash_bytes(const void *bytes, size_t count);
 uint32_t hash_text(const char *text);
 
-/* Makes room for one more entry, with memory from calloc(). Returns 0, or -ENOMEM if there are no
- * buckets yet and memory is missing. If the table only could not grow, its chains become longer. */
+/* Grows the table for one more entry, with memory from calloc(). Returns 0, or -ENOMEM if the table
+ * has no buckets and memory is missing. If a table with buckets cannot grow, the function returns
+ * 0, and the chains become longer. */
 int hash_reserve(struct hash_table *table);
 /* Moves all entries to `size` zeroed buckets, for owners with their own memory. Returns the former
  * buckets, which the owner frees, or NULL. */

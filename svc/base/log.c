@@ -23,7 +23,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", "tra
 static char program[WHO_BYTES] = "gradpool";
 typedef void log_hook(enum log_level level, const char *line);
 
-/* Both may change while other threads log. */
+/* Level and hook may change while other threads log. */
 static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
 static log_hook *_Atomic hook;
 

@@ -19,8 +19,8 @@ enum log_level {
  * -EINVAL for an unknown level; a warning is then logged, and the default applies. */
 int log_init(const char *who);
 void log_set_level(enum log_level level);
-/* Returns whether lines of this level are written. For callers whose line is expensive to
- * create. */
+/* Returns whether lines of this level are written. For callers that need much time to create a
+ * line. */
 bool log_is_written(enum log_level level);
 /* Sets the function that receives the lines; NULL: standard error. Used by tests and by the
  * client's callback. */
@@ -28,8 +28,9 @@ void log_set_hook(void (*hook)(enum log_level level, const char *line));
 
 void log_write(enum log_level level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Rate limit for one kind of line that peers can cause without limit. At most one line a second is
- * written, with the number of suppressed lines. Any thread may use it. */
+/* Rate limit for one kind of line. Peers could otherwise cause any number of such lines. At most
+ * one line a second is written, with the number of suppressed lines. Any thread may use the rate
+ * limit. */
 struct log_rate {
     _Atomic uint64_t next_ns;
     _Atomic uint32_t left_out;

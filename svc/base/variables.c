@@ -1,6 +1,6 @@
-/* Warns about GRADPOOL_ variables that no program reads, usually typing errors, and names the most
- * similar known one. A client also knows the service's variables, because both may be set in one
- * shell. */
+/* Warns about GRADPOOL_ variables that no program reads, which are usually typing errors, and names
+ * the most similar known variable. A client also knows the variables of the service, because one
+ * shell may set the variables of both. */
 #include "svc/base/variables.h"
 
 #include "svc/base/log.h"
@@ -100,7 +100,8 @@ static const char *const known[] = {
 };
 
 /* Variables that earlier versions read. Their options now exist only on the command line, because
- * child processes inherit a variable, even those for which it is not intended. */
+ * every child process inherits a variable, whether the variable is intended for the child or
+ * not. */
 static const char *const removed[] = {
     "INSECURE", "JSON",    "LANE_TIME", "ONCE", "OPERATOR", "OUTPUT", "PERIOD",
     "PLAIN",    "SECONDS", "TENANT",    "UNDO", "WORKERS",  NULL,

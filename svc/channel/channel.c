@@ -1,6 +1,7 @@
-/* A control connection. Owns its socket and the bytes that wait in both directions, and converts
- * between frames and messages. Never blocks. Every length and message from the peer is checked.
- * Memory for a peer never exceeds the limits in this file (README, H1 to H8). */
+/* A control connection. Owns its socket, the bytes that have arrived and the bytes that wait to be
+ * sent; converts frames to messages and messages to frames. Never blocks. Every length and message
+ * from the peer is checked. Memory for a peer never exceeds the limits in this file (README, H1 to
+ * H8). */
 #include "svc/channel/internal.h"
 
 #include "svc/base/text.h"
@@ -13,8 +14,8 @@
 #include <unistd.h>
 
 #define FRAME_HEADER_BYTES 4
-/* Maximum bytes of an unfinished frame that one call reads. Other connections are served before the
- * rest. */
+/* Maximum bytes of an unfinished frame that one call reads. The rest of the frame is read after
+ * other connections were served. */
 #define RECEIVE_BYTES_MAX (256u << 10)
 /* Maximum memory for the structs of one message. Two bytes of an empty submessage need sixty bytes
  * of memory (H4). */
@@ -177,7 +178,7 @@ static int take_frame(struct channel *ch, envelope **ret_message)
 
 void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
 
-/* The result is valid while the buffer `in` contains no whole frame. */
+/* The result is valid only while the buffer `in` contains no whole frame. */
 uint32_t channel_frame_bytes(const struct channel *ch)
 {
     bool has_begun = buffer_waiting(&ch->in) >= FRAME_HEADER_BYTES;

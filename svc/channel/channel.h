@@ -55,7 +55,7 @@ int channel_fd(const struct channel *ch);
 uint32_t channel_events(const struct channel *ch);
 /* Returns the peer's address, such as "127.0.0.1:51234" or "unix pid 4242 uid 0". */
 const char *channel_peer(const struct channel *ch);
-/* Returns an error's text without the peer's address, for a sentence that already names the
+/* Returns the text of an error without the peer's address. For a sentence that already names the
  * peer. */
 const char *channel_bare_text(const struct channel *ch, const char *text);
 /* Writes process number and user of the peer of a Unix socket. Returns 0, or -ENOTSUP for TCP. */
@@ -65,12 +65,12 @@ int channel_credentials(const struct channel *ch, int *ret_pid, uint32_t *ret_ui
 bool channel_is_loopback(const struct channel *ch);
 
 /* Makes the kernel probe the peer's host over TCP after every `quiet_s` seconds without a byte. The
- * peer's kernel answers even for a stopped process. From then on the kernel never closes a
- * connection because the peer does not read, so the caller has to check channel_silent_ns(). */
+ * peer's kernel answers even for a stopped process. After this call the kernel no longer closes a
+ * connection whose peer does not read, so the caller has to check channel_silent_ns(). */
 void channel_watch_host(struct channel *ch, unsigned quiet_s);
-/* Returns the time since the last byte or acknowledgement from the peer. 0: this time has no
- * meaning, because the peer has no room and was not probed lately, the end of the connection was
- * not read yet, or the socket is a Unix socket. Costs two system calls. */
+/* Returns the time since the last byte or acknowledgement from the peer. Returns 0 if this time has
+ * no meaning: the peer's receive buffer is full and the peer was not probed lately, the end of the
+ * connection was not read yet, or the socket is a Unix socket. Costs two system calls. */
 uint64_t channel_silent_ns(const struct channel *ch);
 
 /* Makes the connecting end use TLS 1.3 with this key. Called before anything is sent. Messages wait
@@ -78,9 +78,9 @@ uint64_t channel_silent_ns(const struct channel *ch);
  * may return -EKEYREJECTED, or -EPROTO if the peer does not use TLS. */
 int channel_use_key(struct channel *ch, const struct key *key);
 /* Makes the accepting end accept keys. Called before anything is received. A peer whose first bytes
- * are TLS has to prove a key that `find` knows. If the peer does not prove a key, channel_receive()
- * returns -EKEYREJECTED, -ENOKEY (no key) or -EPROTO. Other peers continue without TLS; their first
- * frame has at most CHANNEL_GREETING_BYTES_MAX bytes. */
+ * are TLS has to prove a key that `find` returns. If it does not, channel_receive() returns
+ * -EKEYREJECTED, -ENOKEY (the peer has no key) or -EPROTO. Other peers continue without TLS; their
+ * first frame has at most CHANNEL_GREETING_BYTES_MAX bytes. */
 void channel_accept_keys(struct channel *ch, key_find_fn find, void *context);
 /* Returns the tenant whose key the peer has proven. NULL: the connection uses no TLS, or its
  * handshake is incomplete. */
@@ -88,8 +88,8 @@ const char *channel_tenant(const struct channel *ch);
 
 /* Returns whether the message answers a request (H7). */
 bool channel_is_reply(const envelope *message);
-/* Returns whether the message is a request, so that it may be answered, at least with a Failure. An
- * unknown message also counts as a request if it has a number (H9). */
+/* Returns whether the message is a request. A request is answered, at least with a Failure. An
+ * unknown message counts as a request if it has a number (H9). */
 bool channel_wants_answer(const envelope *message);
 
 /* Returns the number of the next request: 1, 2, ... channel_call() uses the same numbers. */
@@ -122,8 +122,8 @@ enum channel_end channel_how_ended(const struct channel *ch);
 void channel_hold_frames(struct channel *ch, uint32_t bytes);
 /* Returns the length of the frame that has arrived in part; 0: none. */
 uint32_t channel_frame_bytes(const struct channel *ch);
-/* Returns whether the last -EAGAIN has left bytes of a long frame in the socket, which is then
- * still readable. */
+/* Returns whether the last receive returned -EAGAIN although the socket still contains bytes of a
+ * long frame. The socket is then still readable. */
 bool channel_has_more(const struct channel *ch);
 /* Returns the number of bytes that the peer has not read. */
 size_t channel_backlog(const struct channel *ch);

@@ -25,7 +25,7 @@ struct channel {
     int failed; /* first error, which every later call returns */
     enum channel_end end;
     uint32_t frame_bytes_max; /* maximum bytes of the next frame */
-    /* longest frame that is read; of a longer frame only the length is read */
+    /* maximum bytes of a frame that is read; of a longer frame only the length is read */
     uint32_t held_bytes;
     bool is_cut; /* the last receive has left bytes in the socket */
     uint64_t last_id;
@@ -56,7 +56,7 @@ int channel_read(struct channel *ch);
 
 /* --- peer.c ---------------------------------------------------------------------------------- */
 
-/* Returns how the connection has ended whose socket has returned `error`, a positive errno. */
+/* Returns how a connection has ended. `error`: positive errno that its socket has returned. */
 enum channel_end channel_end_of(const struct channel *ch, int error);
 /* Writes the address of the socket's peer to `ch->peer`. */
 void channel_describe_peer(struct channel *ch, int family);

@@ -18,8 +18,8 @@
 /* Number of unanswered probes after which the kernel closes a connection, if the caller has not
  * done so. */
 #define KEEPALIVE_PROBES_WATCHED 9
-/* Number of unanswered probes after which a peer without room counts as silent. One probe may be
- * lost. */
+/* Number of unanswered probes after which a peer whose receive buffer is full counts as silent. A
+ * single lost probe does not count. */
 #define WINDOW_PROBES 2
 
 static void describe_unix_peer(struct channel *ch)
@@ -77,14 +77,14 @@ void channel_watch_host(struct channel *ch, unsigned quiet_s)
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPIDLE, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPINTVL, (int)quiet_s);
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_PROBES_WATCHED);
-    /* Turns off the kernel's own limit, which would also close a connection whose peer answers but
-     * has no room. */
+    /* Turns off the kernel's own limit, which would also close a connection whose peer answers
+     * probes but has a full receive buffer. */
     channel_set_option(ch->fd, IPPROTO_TCP, TCP_USER_TIMEOUT, 0);
 }
 
-/* Returns whether an acknowledgement from the peer's kernel is overdue. If the peer has no room,
- * probes become rare, down to one in two minutes, so a long silence alone does not mean a dead
- * peer. */
+/* Returns whether an acknowledgement from the peer's kernel is overdue. While the peer's receive
+ * buffer is full, probes become rare, down to one in two minutes, so a long silence alone does not
+ * mean a dead peer. */
 static bool owes_answer(const struct channel *ch, const struct tcp_info *info, uint32_t silent_ms)
 {
     int unsent = 0;

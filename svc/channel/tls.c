@@ -14,8 +14,8 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* A key is bound to the hash of its suite (RFC 8446, 4.2.11), so only one suite, with SHA-256, is
- * used. */
+/* A key is bound to the hash function of its suite (RFC 8446, 4.2.11). Only one suite, with
+ * SHA-256, is therefore used. */
 #define SUITE "TLS_AES_128_GCM_SHA256"
 #define HELLO_BYTES 3
 
@@ -25,7 +25,8 @@ struct tls {
     struct key key;
     key_find_fn find;
     void *context;
-    int found; /* server: result of `find`; 1: the peer has not offered a key */
+    /* server: result of `find`; 1: `find` was not called, because the peer has offered no key */
+    int found;
     char failure[ERR_TEXT_BYTES];
 };
 

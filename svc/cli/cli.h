@@ -25,8 +25,7 @@ struct cli_command {
     const char *name, *summary; /* the table ends with a NULL name */
     int (*run)(int argc, char **argv);
     bool has_help; /* the command accepts --help */
-    /* The command writes no log. Unknown variables are therefore reported before the command
-     * runs. */
+    /* The command writes no log, so unknown variables are reported before the command runs. */
     bool is_question;
 };
 /* Runs the subcommand that the first argument names, and returns its exit code. If standard output
@@ -52,14 +51,14 @@ struct cli_serve {
     bool insecure, require_tls;
     uint32_t aggregators, loss_limit_ppm;
     enum durability durability;
-    /* local_timeout_ms 0: the same as aggregator_timeout_ms */
+    /* local_timeout_ms is 0 if local aggregators have the timeout of all aggregators */
     uint64_t aggregator_timeout_ms, local_timeout_ms, scale_hold_s, order_hold_s;
     uint64_t worker_timeout_ms;
     uint32_t aggregators_min, lanes_min, lanes_max, lanes_spare; /* 0: the option is not set */
     bool scales, names_scale; /* names_scale: the command line has `--scale on` */
     enum cli_explore { CLI_EXPLORE_OFF, CLI_EXPLORE_ON, CLI_EXPLORE_BLIND } explores;
     const char *worker_slots; /* NULL: the option is not set */
-    /* --stop jobs; --stop service; neither: --stop auto */
+    /* --stop jobs, --stop service; with --stop auto both are false */
     bool ends_jobs, keeps_jobs;
     unsigned long long piece_bytes_max; /* 0: the packer's default */
     struct cli_lanes lanes;
@@ -77,8 +76,8 @@ void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_opti
 
 /* Returns the path of the configuration file of this process, or NULL if none was read. */
 const char *cli_config_file(void);
-/* Writes, for each option in `text` that the configuration file or a variable has set, where it was
- * set: for example "; --cores is set by FILE:7". Returns `buffer`. */
+/* For each option in `text` that the configuration file or a variable has set, writes the place of
+ * the setting, for example "; --cores is set by FILE:7". Returns `buffer`. */
 const char *cli_explain_options(const char *text, char *buffer, size_t buffer_bytes);
 
 /* Facts about the program and this machine. Only main.c can collect them, because it may include

@@ -12,7 +12,7 @@ enum { UNDO = OPERATOR_KNOBS };
 const struct knob drain_knobs[] = {
     [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
-    [UNDO] = {"undo", NULL, "give the lanes back, so that they are used again (default: off)"},
+    [UNDO] = {"undo", NULL, "end a drain, so that the lanes are used again (default: off)"},
     {0},
 };
 
@@ -52,15 +52,18 @@ static void parse(int argc, char **argv, struct drain *ret_drain)
         .knobs = drain_knobs,
         .set = set,
         .operand = set_operand,
-        .before = "Moves what is on a lane, or on all lanes of an aggregator, to other lanes while "
-                  "the jobs train, and places nothing new there. An aggregator that is drained "
-                  "can be stopped without any job noticing. A job that fits nowhere else is named, "
-                  "and stays; then the drain is undone: its lanes are used as before.",
-        .after = "Examples:\n  gradpool drain aggregator 2\n  gradpool drain lane 3 --undo\n\n"
+        .before = "Moves all tasks of a lane, or of all lanes of an aggregator, to other lanes "
+                  "while the jobs train, and places no new task on the drained lanes. A drained "
+                  "aggregator can be stopped without an effect on jobs. If a job fits on no "
+                  "other lane, its name is printed and the drain is undone: the lanes are used "
+                  "as before.",
+        .after = "Examples:\n"
+                 "  gradpool drain aggregator 2\n"
+                 "  gradpool drain lane 3 --undo\n\n"
                  "Lanes are used again after --undo, or when gradpool serve is started again.\n\n"
-                 "Exit code: 0 empty; 1 failed, or something stays and the "
-                 "drain is undone; 2 a mistake on the command "
-                 "line; 3 no service there, or no such lane or aggregator."};
+                 "Exit code: 0 the lanes have no tasks; 1 failed, or the drain was undone "
+                 "because a task could not be moved; 2 a mistake on the command line; 3 no "
+                 "service there, or no such lane or aggregator."};
     *ret_drain = (struct drain){
         .options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT, .timeout_ms = OPERATOR_PATIENCE_MS}};
     knobs_parse(&command, argc, argv, ret_drain);

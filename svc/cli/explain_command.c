@@ -24,8 +24,8 @@ int cli_explain(int argc, char **argv)
 {
     struct operator_options options;
     operator_parse("gradpool explain", "JOB",
-                   "Says why each task of a job is on its lane, and what the job loses by sharing "
-                   "lanes: as measured, as predicted, and as allowed.",
+                   "Shows why each task of a job is on its lane, and how much slower sharing "
+                   "lanes makes the job: as measured, as predicted, and as allowed.",
                    "Examples:\n  gradpool explain resnet-7\n  gradpool explain resnet-7 --json\n\n"
                    "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
                    "there, or no such job.",

@@ -47,16 +47,17 @@ static void parse(int argc, char **argv, struct move *ret_move)
         .knobs = move_knobs,
         .set = set,
         .operand = set_operand,
-        .before = "Moves all tasks of a job, or one task, to a lane. The job trains on: a round of "
-                  "what moves may take a little longer. `gradpool explain JOB' shows its tasks, "
-                  "`gradpool status' the lanes.",
-        .after = "Examples:\n  gradpool move resnet-7 3     all tasks of job resnet-7 to lane 3\n"
+        .before = "Moves all tasks of a job, or one task, to a lane. The job continues to train; "
+                  "a round of a moving tensor may take slightly longer. `gradpool explain JOB' "
+                  "shows the tasks of a job, `gradpool status' shows the lanes.",
+        .after = "Examples:\n"
+                 "  gradpool move resnet-7 3     all tasks of job resnet-7 to lane 3\n"
                  "  gradpool move 12 3           task 12, if no job is called 12\n"
                  "  gradpool move task:12 3      task 12 in any case\n"
                  "  gradpool move job:12 3       all tasks of the job called 12\n\n"
-                 "Exit code: 0 moved, or there already; 1 failed, or not all has moved; 2 a "
-                 "mistake on the command line; 3 no service there, or no such job, task or "
-                 "lane."};
+                 "Exit code: 0 all tasks are on the lane; 1 failed, or some tasks were not "
+                 "moved; 2 a mistake on the command line; 3 no service there, or no such job, "
+                 "task or lane."};
     *ret_move = (struct move){
         .options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT, .timeout_ms = OPERATOR_PATIENCE_MS}};
     knobs_parse(&command, argc, argv, ret_move);

@@ -13,7 +13,7 @@ enum { OUTPUT = OPERATOR_KNOBS };
 const struct knob report_knobs[] = {
     [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "JSON instead of a page"},
-    [OUTPUT] = {"output", "FILE", "where it goes (default: standard output)"},
+    [OUTPUT] = {"output", "FILE", "file that is written (default: standard output)"},
     {0},
 };
 
@@ -64,9 +64,10 @@ int cli_report(int argc, char **argv)
         .name = "gradpool report",
         .knobs = report_knobs,
         .set = set,
-        .before = "Writes what the service holds, uses and saves, now and since it started, as one "
-                  "page that needs nothing else, or as JSON. It shows the jobs of all tenants, so "
-                  "it needs the service's host or the key of an operator.",
+        .before = "Writes the cores that the service has allocated, uses and saves, now and "
+                  "since its start, as one HTML page without other files, or as JSON. The report "
+                  "shows the jobs of all tenants, so the command runs on the service's host, or "
+                  "with the key of an operator.",
         .after = "Examples:\n  gradpool report --output report.html\n  gradpool report --json\n\n"
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there."};

@@ -21,7 +21,7 @@ const struct knob snapshot_knobs[] = {
     [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [TENANT] = {OPERATOR_TENANT_KNOB},
-    [OUTPUT] = {"output", "FILE", "where it goes (default: JOB.snapshot)"},
+    [OUTPUT] = {"output", "FILE", "file that is written (default: JOB.snapshot)"},
     {0},
 };
 
@@ -64,15 +64,16 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .knobs = snapshot_knobs,
         .set = set,
         .operand = operator_set_job,
-        .before = "Writes parameters, moments and step counts of a job's tensors with update rules "
-                  "to a file on this host, all of the same iteration, while the job trains: its "
-                  "rounds wait as long as it takes to read them. "
-                  "gp_job_restore() is the way back. "
-                  "The file is whole or not there; what was there before stays until then.",
-        .after = "Examples:\n  gradpool snapshot resnet-7 --output /backup/resnet-7.snapshot\n\n"
-                 "Tensors that are not updated once an iteration each, or whose rounds do without "
-                 "some ranks, have no snapshot of this kind: only the job's ranks know when an "
-                 "iteration ends (gp_job_snapshot()).\n\n"
+        .before = "Writes parameters, moments and step counts of a job's tensors with update "
+                  "rules to a file on this host, all of the same iteration, while the job "
+                  "trains. Rounds of the job wait while the values are read. gp_job_restore() "
+                  "reads the file. The command never leaves an incomplete file: an earlier file "
+                  "of this name is replaced only by a complete one.",
+        .after = "Examples:\n"
+                 "  gradpool snapshot resnet-7 --output /backup/resnet-7.snapshot\n\n"
+                 "This command refuses jobs with a tensor that is not updated exactly once an "
+                 "iteration, or whose rounds do not need all ranks. Only the ranks of such a job "
+                 "know when an iteration ends: use gp_job_snapshot().\n\n"
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there, or no such job."};
     *ret_request =

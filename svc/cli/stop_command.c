@@ -19,7 +19,9 @@
 enum { STATE_DIR };
 
 const struct knob stop_knobs[] = {
-    [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)",
+    [STATE_DIR] = {"state-dir", "DIR",
+                   "state directory of gradpool serve (default: the default "
+                   "of gradpool serve)",
                    KNOB_VARIABLE},
     {0},
 };
@@ -36,19 +38,22 @@ static void parse(int argc, char **argv, const char **ret_state_dir)
         .name = "gradpool stop",
         .knobs = stop_knobs,
         .set = set,
-        .before = "Ends the service: all jobs, whose workers are told so, then the aggregators, "
-                  "then gradpool serve; returns when that has ended. Runs on the coordinator's "
-                  "host. For a restart under jobs in training, send SIGTERM to gradpool serve "
-                  "instead and start it again: jobs train on.",
-        .after = "Examples:\n  gradpool stop\n  gradpool stop --state-dir /var/lib/gradpool\n\n"
-                 "Exit code: 0 ended; 1 failed, or it has not ended within a minute; 2 a mistake "
-                 "on the command line; 3 no service there."};
+        .before = "Ends the service: first all jobs, whose workers receive an error with the "
+                  "reason, then the aggregators, then gradpool serve. Returns after the end of "
+                  "gradpool serve. Runs on the coordinator's host. To restart the service while "
+                  "jobs train, send SIGTERM to gradpool serve instead and start it again: the "
+                  "jobs continue.",
+        .after = "Examples:\n"
+                 "  gradpool stop\n"
+                 "  gradpool stop --state-dir /var/lib/gradpool\n\n"
+                 "Exit code: 0 ended; 1 failed, or the service has not ended within a minute; 2 "
+                 "a mistake on the command line; 3 no service there."};
     *ret_state_dir = NULL;
     knobs_parse(&command, argc, argv, ret_state_dir);
 }
 
-/* Drops messages until the connection ends, together with the service. Returns whether it has
- * ended. */
+/* Drops messages until the connection ends, which it does when the service ends. Returns whether it
+ * has ended. */
 static bool has_hung_up(struct channel *channel)
 {
     struct pollfd end = {.fd = channel_fd(channel), .events = POLLIN};

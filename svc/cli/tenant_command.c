@@ -18,15 +18,17 @@ enum { STATE_DIR, OPERATOR, LOSS_LIMIT, JSON, LIMIT_FIRST };
         .source = KNOB_TYPED},
 
 const struct knob tenant_knobs[] = {
-    [STATE_DIR] = {"state-dir", "DIR", "that of gradpool serve (default: the same as there)",
+    [STATE_DIR] = {"state-dir", "DIR",
+                   "state directory of gradpool serve (default: the default "
+                   "of gradpool serve)",
                    KNOB_VARIABLE},
     [OPERATOR] = {"operator", NULL,
                   "with add: the key may also add aggregators, and see the jobs of all tenants "
                   "(default: off)"},
     [LOSS_LIMIT] = {"loss-limit", "PERCENT",
-                    "with add and set: how much slower each of its jobs may become by sharing "
-                    "lanes, for instance 5% or 2.5; the strictest of the service's, the tenant's "
-                    "and the job's counts (default: none of its own)"},
+                    "with add and set: slow-down by sharing lanes that each job of the tenant "
+                    "accepts, such as 5% or 2.5; of the limits of service, tenant and job the "
+                    "smallest applies (default: no limit of the tenant)"},
     [JSON] = {"json", NULL, "with list: print JSON instead of a table"},
     LIMIT_TENANT_TABLE(LIMIT_KNOB){0},
 };
@@ -107,18 +109,18 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
         .knobs = tenant_knobs,
         .set = set,
         .operand = set_operand,
-        .before = "Makes and revokes the keys by which tenants use the service from other hosts, "
-                  "and says what each may use. Runs on the coordinator's host, as the user of "
-                  "gradpool serve, while it runs.",
+        .before = "Creates and revokes the keys with which tenants use the service from other "
+                  "hosts, and sets the quotas of each tenant. Runs on the coordinator's host, as "
+                  "the user of gradpool serve, while gradpool serve runs.",
         .after = "Examples:\n"
                  "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
                  "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
                  "  gradpool tenant set acme --tenant-jobs-max 4 --job-bytes-max 8G\n"
                  "  gradpool tenant set acme --job-bytes-max default   as serve has it\n"
                  "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
-                 "A quota that is lowered ends nothing that is there. "
-                 "A key is printed once; who has it is the tenant. Exit code: 0 done; 1 failed; "
-                 "2 a mistake on the command line; 3 no service there."};
+                 "A lower quota ends no running job. A key is printed once; every user with this "
+                 "key acts as the tenant. Exit code: 0 done; 1 failed; 2 a mistake on the "
+                 "command line; 3 no service there."};
     struct tenant_options o = {0};
     knobs_parse(&command, argc, argv, &o);
     bool changes = o.verb && strcmp(o.verb, "set") == 0;

@@ -24,7 +24,7 @@ const struct knob timeline_knobs[] = {
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [TENANT] = {OPERATOR_TENANT_KNOB},
     [OUTPUT] = {"output", "FILE", "where it goes"},
-    [SECONDS] = {"seconds", "N", "for how long, up to 3600 (default: 5)"},
+    [SECONDS] = {"seconds", "N", "duration of the recording, at most 3600 (default: 5)"},
     {0},
 };
 
@@ -64,19 +64,21 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .knobs = timeline_knobs,
         .set = set,
         .operand = operator_set_job,
-        .before = "Records the rounds of a job while it trains, and writes them in Chrome's trace "
-                  "format, on one clock: a row a worker (queued, copied in, waited for, landed, "
-                  "copied out) and a row a lane (announced by the first to the last rank, read and "
-                  "summed, written, committed), named by tensor. Nothing is restarted, and nothing "
-                  "is recorded before or after. Ctrl-C ends it early.",
+        .before = "Records the rounds of a job while it trains, and writes them in Chrome's "
+                  "trace format, on one clock. Each worker has a row (queued, copied in, waited "
+                  "for, landed, copied out), and each lane has a row (announced by the first to "
+                  "the last rank, read and summed, written, committed). Rounds are named by "
+                  "tensor. The job is not restarted, and records no rounds before or afterwards. "
+                  "Ctrl-C ends the recording early.",
         .after =
-            "Examples:\n  gradpool timeline resnet-7 --output step.json --seconds 2\n\n"
-            "Open the file with ui.perfetto.dev or chrome://tracing. It can be read while it "
-            "is written; a round takes some 560 bytes. Rounds that found no room where they were "
-            "recorded are counted.\n\n"
-            "Exit code: 0 written, also if Ctrl-C or SIGTERM ended it; 1 failed, or job or service "
-            "ended before: the file has what came until then; 2 a mistake on the command line; 3 "
-            "no service there, or no such job."};
+            "Examples:\n"
+            "  gradpool timeline resnet-7 --output step.json --seconds 2\n\n"
+            "Open the file with ui.perfetto.dev or chrome://tracing. The file can be read while "
+            "it is written; a round takes about 560 bytes. If a process has no memory for "
+            "further rounds, it drops them and counts them.\n\n"
+            "Exit code: 0 written, also if Ctrl-C or SIGTERM ended it; 1 failed, or the job or "
+            "the service ended early: the file has the rounds received until then; 2 a mistake "
+            "on the command line; 3 no service there, or no such job."};
     *ret_request = (struct request){.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT},
                                     .tenant = "",
                                     .for_ms = SECONDS_DEFAULT_MS};

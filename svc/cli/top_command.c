@@ -186,9 +186,9 @@ int cli_top(int argc, char **argv)
         .name = "gradpool top",
         .knobs = top_knobs,
         .set = set,
-        .before = "Shows what lanes and jobs are doing, second by second, until Ctrl-C: how busy "
-                  "each lane is and with whose work, and the cores that jobs hold, use and save "
-                  "against servers of their own.",
+        .before = "Shows lanes and jobs, updated each second until Ctrl-C: how busy each lane is "
+                  "and with which jobs, and the cores that jobs have allocated, use and save "
+                  "compared with dedicated servers.",
         .after = "Examples:\n  gradpool top\n  gradpool top --once\n  gradpool top --json\n\n"
                  "Exit code: 0 shown; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there."};

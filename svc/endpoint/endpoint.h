@@ -12,7 +12,7 @@
 #include <sys/socket.h>
 
 #define ENDPOINT_PORT_DEFAULT 7077
-/* maximum number of addresses of one name; further ones are ignored */
+/* maximum number of addresses of one name that are used; further addresses are ignored */
 #define ENDPOINT_ADDRESSES_MAX 16
 
 struct endpoint {
@@ -44,11 +44,11 @@ struct endpoint_addresses {
 bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *address,
                                size_t address_bytes);
 
-/* Addresses of a host whose address may change while the process runs, for a thread that must not
- * block for a resolver. Initially all zeros, except known addresses in `known`. */
+/* Addresses of a host whose address may change while the process runs. For a thread that must not
+ * wait for a name server. All fields are zero at first, except `known` if an address is known. */
 struct endpoint_names {
     struct endpoint_addresses known;
-    /* lookup in progress, or one whose result was not used yet; NULL: none */
+    /* lookup that still runs, or whose result was not used yet; NULL: none */
     struct lookup *pending;
 };
 
@@ -59,24 +59,25 @@ struct endpoint_slot {
     int *fd;
 };
 
-/* Finds the addresses of the endpoint. A numeric address needs no lookup. For a name a thread is
- * started; at the deadline the function returns while the thread still runs. Returns 0 or an error,
- * whose text names the host and says what to do. -ENOENT: no such name. -EAGAIN: no thread.
- * -ETIMEDOUT, -ENOMEM. */
+/* Finds the addresses of the endpoint. A numeric address needs no lookup. For a name, a thread is
+ * started; at the deadline the function returns even if the thread still runs. Returns 0 or an
+ * error, whose text names the host and the next step. -ENOENT: no such name. -EAGAIN: no thread
+ * could be started. -ETIMEDOUT, -ENOMEM. */
 int endpoint_resolve(const struct endpoint *e, uint64_t deadline_ns,
                      struct endpoint_addresses *ret_addresses, struct err *err);
 
-/* Looks up the endpoint again, until the deadline at most. A later answer is used in the next call.
- * `known` does not change for an address or a Unix socket, nor after a failed lookup. */
+/* Looks up the endpoint again, until the deadline at most. If the answer arrives after the
+ * deadline, the next call uses it. `known` does not change for an address or a Unix socket, nor
+ * after a failed lookup. */
 void endpoint_names_refresh(const struct endpoint *e, struct endpoint_names *names,
                             uint64_t deadline_ns);
-/* Cancels a lookup in progress, so that its old answer is not used later. */
+/* Cancels a lookup in progress, so that a later call does not use its outdated answer. */
 void endpoint_names_rest(struct endpoint_names *names);
 
-/* Connects before the deadline, and tries every address. `slot` (or NULL) holds the socket after
+/* Connects before the deadline, and tries every address. `slot` (or NULL) contains the socket after
  * success and -1 after an error; the caller must not hold its lock. Returns 0 or an error, whose
- * text names the endpoint and the address and says what to do. -ECONNREFUSED, -ETIMEDOUT,
- * -EHOSTUNREACH, -ENOENT (no socket file), -EINVAL (port 0). */
+ * text names the endpoint, the address and the next step. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH,
+ * -ENOENT (no socket file), -EINVAL (port 0). */
 int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresses *addresses,
                         uint64_t deadline_ns, const struct endpoint_slot *slot, int *ret_fd,
                         struct err *err);

@@ -91,8 +91,8 @@ static bool lookup_wait(struct lookup *l, uint64_t deadline_ns)
     return is_over;
 }
 
-/* Ends a request that has a thread. If the lookup still runs, the thread owns the request from now
- * on. */
+/* Ends the use of a request by its caller. If the lookup still runs, its thread owns the request
+ * from now on; otherwise the request is freed. */
 static void lookup_end(struct lookup *l)
 {
     pthread_mutex_lock(&l->lock);
@@ -224,8 +224,8 @@ bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *add
 
 /* --- a host whose address may change ---------------------------------------------------------- */
 
-/* Starts a lookup. Returns NULL if the host is an address, which does not change, or if memory or a
- * thread is missing. */
+/* Starts a lookup. Returns NULL if the host is a numeric address, or if memory or a thread is
+ * missing. */
 static struct lookup *lookup_begin(const struct endpoint *e)
 {
     struct lookup *l = e->is_unix ? NULL : lookup_create(e);

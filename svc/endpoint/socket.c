@@ -1,6 +1,6 @@
 /* Opens sockets that are connected to an endpoint or listen on one. Owns nothing. Each error names
- * the endpoint and the address, and says what to do. Connecting never looks up a name, because a
- * lookup could exceed the deadline (resolve.c). */
+ * the endpoint, the address and the next step. Connecting never looks up a name, because a lookup
+ * could exceed the deadline (resolve.c). */
 #include "svc/endpoint/endpoint.h"
 
 #include "svc/base/cleanup.h"
@@ -307,7 +307,7 @@ static int listen_address(const struct endpoint_address *a, int *ret_fd)
         return -errno;
     if (bind(fd, (const struct sockaddr *)&a->socket, a->bytes) < 0)
         return -errno;
-    /* required if the umask has removed these bits */
+    /* restores permissions that the umask has removed */
     if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0)
         return -errno;
     if (listen(fd, LISTEN_BACKLOG) < 0)
@@ -414,7 +414,7 @@ static int listen_any(struct endpoint *e, const struct endpoint_addresses *addre
             return error;
         error = listen_address(&a, ret_fd);
         /* The next address is tried, because a name may have an address of a family that this host
-         * lacks. A port in use is a final error. */
+         * lacks. If the port is in use, no further address is tried. */
         if (error != -EADDRNOTAVAIL && error != -EAFNOSUPPORT)
             break;
     }

@@ -6,15 +6,17 @@
 #include <netinet/tcp.h>
 #include <sys/socket.h>
 
-/* A message that is sent just before the end makes the kernel count from the start again. Therefore
- * twice this time, plus the delays of a loaded host, must be less than the time for which a lane
- * waits for a rank (AWAY_NS of svc/lane). */
+/* Time without an answer after which the kernel closes a connection. A message sent just before the
+ * end of this time makes the kernel count from 0 again. Twice this time, plus the delays of a
+ * loaded host, must therefore be less than the time for which a lane waits for a rank (AWAY_NS of
+ * svc/lane). */
 #define SILENT_PEER_MS 8000
-/* Timing of keep-alive probes. A single lost probe must not close a connection. */
+/* Times of the keep-alive probes. A single lost probe must not close a connection. */
 #define KEEPALIVE_IDLE_S 4
 #define KEEPALIVE_INTERVAL_S 2
 #define KEEPALIVE_PROBES 3
-/* Number of retransmissions of the same bytes that counts as silence; they take seconds. */
+/* Number of retransmissions of the same bytes after which the peer counts as silent. Four
+ * retransmissions take seconds. */
 #define RETRANSMITS_LEAST 4
 /* Time within which a live peer answers. */
 #define ANSWERED_MS (1000 * (KEEPALIVE_IDLE_S + KEEPALIVE_INTERVAL_S) + 1000)

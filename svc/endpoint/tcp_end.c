@@ -1,6 +1,6 @@
-/* Bytes that a connection has sent and its peer's kernel has acknowledged, also after the end of
+/* Reads whether the peer's kernel has acknowledged all bytes of a connection, also after the end of
  * the connection. Has no state. The struct of the C library lacks these counters, and its header
- * cannot be included beside the kernel's. */
+ * cannot be included beside the kernel's header. */
 #include "svc/endpoint/tcp_end.h"
 
 #include <errno.h>

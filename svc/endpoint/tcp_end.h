@@ -4,8 +4,9 @@
 
 #include <stdbool.h>
 
-/* Returns whether the peer's kernel has acknowledged all bytes, even if the connection has ended;
- * false on a kernel before Linux 4.19, which does not count them. Always true for a Unix socket. */
+/* Returns whether the peer's kernel has acknowledged all bytes that were sent, even if the
+ * connection has ended. Returns false on a kernel before Linux 4.19, which does not count these
+ * bytes. Returns true for a Unix socket. */
 bool tcp_end_is_acknowledged(int fd);
 
 #endif

@@ -25,7 +25,8 @@ struct engine {
     enum engine_driver driver;
     uint64_t tenure; /* changes with each change of the driver */
     uint32_t waiters;
-    pthread_cond_t turn; /* wakes waiters that do not drive */
+    /* signalled when a waiting thread that does not drive has to check its condition again */
+    pthread_cond_t turn;
     struct engine_sleep *sleep;
     int handover_fd; /* timer on which the idle progress thread waits */
     bool is_handover_set;

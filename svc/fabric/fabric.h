@@ -61,7 +61,8 @@ struct fabric_event {
     const void *data;
     size_t bytes;
     uint32_t word;
-    uint64_t spent_ns; /* time that another thread has spent on mapping the named pages */
+    /* REGION, MESSAGE: time that another thread has spent on mapping the pages */
+    uint64_t spent_ns;
 };
 
 struct fabric_options {
@@ -146,8 +147,8 @@ int fabric_send(struct fabric_conn *c, const void *header, size_t header_bytes, 
 /* Returns the buffer of a MESSAGE event to the fabric. Called once for each such event. A
  * connection has only two receive buffers (W6), so a caller should keep at most one. */
 void fabric_message_done(struct fabric_conn *c, const void *data);
-/* Returns how many MESSAGE buffers of a connection may be kept while another message can still
- * arrive. */
+/* Returns the number of MESSAGE buffers that the caller may keep without preventing the next
+ * message of the connection. */
 int fabric_messages_held_max(const struct fabric *f);
 
 /* Worker: lends a region to the peer under `id`. The peer receives REGION before any later message.
@@ -158,9 +159,9 @@ int fabric_lend(struct fabric_conn *c, const struct region *region, uint32_t id)
 void fabric_withdraw(struct fabric_conn *c, uint32_t id);
 
 /* Lane: returns the address of `bytes` bytes at `offset` of region `id` if the peer's memory is
- * mapped into this process, otherwise NULL. The result is also NULL for an unknown region or a
- * range out of bounds; fabric_region_bytes() distinguishes these. The address is valid until the
- * next fabric_poll(), which may unmap the region. */
+ * mapped into this process. Otherwise, and for an unknown region or a range out of bounds, returns
+ * NULL; fabric_region_bytes() returns whether the region is known, and its length. The address is
+ * valid until the next fabric_poll(), which may unmap the region. */
 void *fabric_map(struct fabric_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 /* Returns whether fabric_map() returns a pointer for every region that a peer lends. */
 bool fabric_maps(const struct fabric *f);

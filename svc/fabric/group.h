@@ -30,10 +30,12 @@ struct fabric_turn {
 struct fabric_group {
     struct fabric_turn turns[FABRIC_TURNS];
     struct fabric_group *above; /* group of the tenant; NULL: this is the group of a tenant */
-    /* time until which the mapper's past work for the group is paid */
+    /* The mapper's work for the group is charged as use of the mapper until this time. New work for
+     * the group waits if this time is too far ahead. */
     uint64_t until_ns[FABRIC_BILLS];
-    /* Called in a poll for the group of a job: `polled_ns` is a part of this poll, `helped_ns` is
-     * time of another thread. NULL: the group is not charged. */
+    /* Called in a poll for the group of a job. `polled_ns`: time of this poll spent on the job.
+     * `helped_ns`: time that another thread has spent on the job. NULL: the group is not
+     * charged. */
     void (*charge)(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns);
 };
 

@@ -15,8 +15,8 @@
  * Pages that are not used do not exist. */
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
-/* maximum number of extents to try in the first class, where some are too small; in the next class
- * all are large enough */
+/* maximum number of extents to try in the first class, where some extents are too small; in the
+ * next class every extent is large enough */
 #define CLASS_LOOKS 8
 
 struct slab_extent {
@@ -65,7 +65,7 @@ static struct slab_extent *slab_add_extent(struct slab *slab, struct list *at, u
     return extent;
 }
 
-/* calloc() allocates no memory for table entries that are never used. */
+/* Uses calloc(), because table entries that are never used then take no memory. */
 static int slab_init_extents(struct slab *slab)
 {
     list_init(&slab->extents);
@@ -175,7 +175,7 @@ static struct slab_extent *slab_merge(struct slab *slab, struct slab_extent *fir
 static void slab_release(struct slab *slab, struct slab_extent *extent)
 {
     void *memory = (char *)slab->region.base + extent->offset;
-    /* The next owner expects zeros. Pages that are removed from the file read as zeros. */
+    /* The next owner expects zeros, and pages that were removed from the file read as zeros. */
     if (madvise(memory, extent->bytes, MADV_REMOVE) < 0)
         memset(memory, 0, extent->bytes);
     extent = slab_merge(slab, extent, slab_take_free(slab, extent->node.next));

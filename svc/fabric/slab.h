@@ -17,9 +17,10 @@ struct slab_place {
     uint64_t offset;
 };
 
-/* Maximum bytes of a job on one worker. A lane closes a connection that lends more than 1 TiB. */
+/* Maximum bytes that one worker lends for a job. A lane closes a connection that lends more than 1
+ * TiB. */
 #define SLABS_BYTES_MOST (UINT64_C(512) << 30)
-/* free extents are listed in classes; the sizes of a class are twice those of the previous class */
+/* Number of classes of free extents. The sizes of a class are twice those of the class before. */
 #define SLAB_CLASSES 40
 
 struct slab_extent;

@@ -1,11 +1,11 @@
-/* Order in which a poll reads connections: by tenant, then by job, a few of each. The next poll
- * begins where this one has stopped. S15 of svc/fabric/shm/README.md, O35 of
+/* Order in which a poll reads connections: by tenant, then by job, a few connections of each. The
+ * next poll begins where the last poll has stopped. S15 of svc/fabric/shm/README.md, O35 of
  * svc/fabric/ofi/README.md. */
 #include "svc/fabric/turns.h"
 
 #include <limits.h>
 
-/* Events of one poll: minimum for each group before the next group follows (W10). */
+/* Minimum number of events of a group in one poll, before the next group follows (W10). */
 #define EVENTS_PER_GROUP_LEAST 16
 /* Maximum number of a tenant's connections that one poll checks. */
 #define LOOKS_PER_TENANT (2 * FABRIC_GROUP_LOOKS_MAX)
@@ -55,7 +55,8 @@ static int turns_share(const struct list *groups, int events_max)
     return share < EVENTS_PER_GROUP_LEAST ? EVENTS_PER_GROUP_LEAST : share;
 }
 
-/* Collects events of each job in turn, up to a share of the remaining events. */
+/* Calls take() for the jobs of a tenant, one after the other. Each job gets a share of the
+ * remaining events. */
 static int turns_take_jobs(fabric_take_fn *take, struct fabric_turn *tenant,
                            struct fabric_event *events, int events_max)
 {

@@ -1,5 +1,5 @@
-/* Turns of a fabric's connections in its polls: tenants take turns, and so do the jobs of a tenant,
- * and the connections of a job. The order depends on numbers of events and connections only, never
+/* Turns of a fabric's connections in its polls. Tenants take turns; within a tenant its jobs, and
+ * within a job its connections. The order depends on numbers of events and connections only, never
  * on time: with few connections, each poll reads all of them, also on a slow host. */
 #ifndef GRADPOOL_FABRIC_TURNS_H
 #define GRADPOOL_FABRIC_TURNS_H
@@ -22,8 +22,8 @@ static inline void fabric_turns_init(struct fabric_turns *turns)
     list_init(&turns->tenants);
 }
 
-/* Calls take() for connections in turn, and returns the number of events. The next call begins with
- * the first connection, job and tenant that this call has not reached. */
+/* Calls take() for one connection after the other, and returns the number of events. The next call
+ * begins with the first connection, job and tenant that this call has not reached. */
 int fabric_turns_take(struct fabric_turns *turns, fabric_take_fn *take, struct fabric_event *events,
                       int events_max);
 

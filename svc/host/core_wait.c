@@ -9,7 +9,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* The file has three numbers: time of running, time of waiting, number of slices. */
+/* The file has three numbers: time in which the thread ran, time in which it waited, number of
+ * slices. */
 uint64_t core_wait_ns(void)
 {
     char text[96];

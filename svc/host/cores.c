@@ -51,7 +51,8 @@ static int find_allowed(const struct cores *c, hwloc_bitmap_t allowed, struct er
         return err_set(err, -ENOMEM, "this process has no memory for the list of cores");
     if (!c->real)
         return 0;
-    /* The affinity of this thread is used, because helper threads of libraries may have another. */
+    /* Uses the affinity of this thread, because helper threads of libraries may have another
+     * affinity. */
     if (hwloc_get_cpubind(c->topology, affinity, HWLOC_CPUBIND_THREAD) < 0)
         return hwloc_error(err, "read the affinity mask");
     hwloc_bitmap_and(allowed, allowed, affinity);

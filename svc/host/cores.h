@@ -24,9 +24,9 @@ struct core {
     uint64_t cache_bytes;
 };
 
-/* Finds the cores (about 3 ms). `list` selects some by index, such as "0-3,8" (NULL: all). Returns
- * 0, -EINVAL if a core in the list may not be used (the text has this core and the usable cores),
- * or -ENOENT if no core is left. */
+/* Finds the cores (takes about 3 ms). `list` selects cores by index, such as "0-3,8" (NULL: all).
+ * Returns 0, -EINVAL if a core in the list may not be used (the text names this core and the usable
+ * cores), or -ENOENT if no core is left. */
 int cores_create(const char *list, struct cores **ret_cores, struct err *err);
 void cores_destroy(struct cores *c);
 

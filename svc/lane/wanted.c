@@ -18,8 +18,7 @@ static void add_piece(const struct lane_piece *spec, uint32_t workers, struct wa
     size_t bytes = spec->elements * reduce_element_bytes(spec->dtype);
     if (spec->terms.rule && update_moments(spec->terms.rule) >= 0)
         row->state_bytes = parameters_bytes(spec->terms.rule, spec->elements);
-    if (spec->terms.quorum != QUORUM_ALL)
-        row->kept_bytes = bytes * kept_areas(&spec->terms);
+    row->kept_bytes = kept_bytes(&spec->terms, bytes);
     *rest_bytes += sizeof(struct piece) + (workers + 1) * sizeof(struct rank);
 }
 

@@ -28,7 +28,7 @@ int reduce_width_of(enum reduce_dtype from, enum reduce_dtype to);
 /* Coefficients of one step, computed from the settings in double and rounded once. */
 struct update_scalars {
     float rate, weight_decay;
-    float shrink; /* 1 - rate * weight_decay */
+    float shrink; /* factor on the parameters for AdamW: 1 - rate * weight_decay */
     float momentum;
     float taken; /* weight of the gradient in the moment: 1 - dampening, but 1 in the first step */
     float beta1, beta2, taken1, taken2;

@@ -18,7 +18,8 @@ static const struct {
     [REDUCE_I32] = {"i32", 4, REDUCE_I32, false}, [REDUCE_I64] = {"i64", 8, REDUCE_I64, false},
 };
 
-/* The argument is unsigned, so any value from a peer is valid or too large, but never negative. */
+/* Returns whether the number is an element type. The argument is unsigned, so a number from a peer
+ * is valid or too large, but never negative. */
 static bool is_known(unsigned dtype) { return dtype > 0 && dtype < REDUCE_DTYPES; }
 
 #ifdef __x86_64__

@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The numbers are also used in messages and in gradpool.h. */
+/* Element types. The numbers are also used in messages and in gradpool.h. */
 enum reduce_dtype {
     REDUCE_F32 = 1,
     REDUCE_F64 = 2,
@@ -21,8 +21,8 @@ enum reduce_dtype {
 };
 #define REDUCE_DTYPES 7 /* the largest number plus one */
 
-/* A mean is a sum with a divisor. Integers wrap around, and have no weighted sum. Minimum and
- * maximum return NaN if any input is NaN (R3). */
+/* Operations on the sources. A mean is a sum with a divisor. Integers wrap around, and have no
+ * weighted sum. Minimum and maximum return NaN if any input is NaN (R3). */
 enum reduce_operation {
     REDUCE_SUM = 1,
     REDUCE_MIN = 2,
@@ -41,8 +41,8 @@ enum reduce_set { REDUCE_BEST = 0, REDUCE_C = 1, REDUCE_AVX2 = 2, REDUCE_AVX512 
 #define REDUCE_SOURCES_MAX 8
 #define REDUCE_TARGETS_MAX 8
 
-/* The sources are reduced in order, after the partial result if there is one. The result is stored
- * in each target. */
+/* One pass of a reduction. The sources are reduced in order, after the partial result if there is
+ * one. The result is stored in each target. */
 struct reduce_pass {
     void *const *targets;
     int targets_count; /* 1 to REDUCE_TARGETS_MAX */

@@ -121,7 +121,7 @@ BETTER(max_i64, i64_vec, >)
 inline_always vec divide_f32(vec sum, uint32_t n) { return (vec)((f32_vec)sum / (float)n); }
 inline_always vec divide_f64(vec sum, uint32_t n) { return (vec)((f64_vec)sum / (double)n); }
 
-/* A product is rounded once (R12). */
+/* Multiplies by the weight of a source. The product is rounded once (R12). */
 inline_always vec weigh_f32(vec v, float weight) { return (vec)((f32_vec)v * weight); }
 inline_always vec weigh_f64(vec v, float weight) { return (vec)((f64_vec)v * (double)weight); }
 

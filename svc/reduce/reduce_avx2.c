@@ -22,7 +22,7 @@ inline_always u32_vec load_half(const void *at)
     return (u32_vec)_mm256_cvtepu16_epi32(_mm_loadu_si128(at));
 }
 
-/* The upper half of each element of `bits` must be zero. */
+/* Stores the lower half of each element of `bits`. The upper halves must be zero. */
 inline_always void store_half(void *at, u32_vec bits)
 {
     __m256i packed = _mm256_packus_epi32((__m256i)bits, (__m256i)bits);

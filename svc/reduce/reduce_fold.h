@@ -66,7 +66,7 @@ inline_always void fold_tile(const struct fold *f, const struct reduce_pass *p, 
         f->store((char *)to + v * step * f->target_bytes, sum[v]);
 }
 
-/* Reduces the last elements, which are less than a vector. The last elements are copied to local
+/* Reduces the last elements, which do not fill a vector. The last elements are copied to local
  * arrays, so that no byte beyond the end of an array is accessed. */
 inline_always void fold_rest(const struct fold *f, const struct reduce_pass *p, size_t at,
                              size_t elements, void *target)
@@ -177,7 +177,8 @@ inline_always void fold(const struct reduce_pass *p, const struct fold f)
     }
 }
 
-/* Arguments: name; dtypes of source, target and accumulator; bytes of an element of each. */
+/* Defines a kernel. Arguments: operation; dtypes of source, target and accumulator; bytes of an
+ * element of each dtype. */
 #define KERNEL(operation, from, to, held, from_bytes, to_bytes, held_bytes)             \
     static void operation##_##from##_##to(const struct reduce_pass *p)                  \
     {                                                                                   \

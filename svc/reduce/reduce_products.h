@@ -4,9 +4,9 @@
 
 #define PRODUCT_STRANDS 32
 
-/* Strand j adds the products of elements j, j + 32, j + 64, ... Then the strands are added in
- * halves, so every instruction set has the same bits (R13). A product of two f32 values is exact in
- * double. Values may be unaligned. */
+/* Computes the sum in 32 strands (partial sums): strand j adds the products of elements j, j + 32,
+ * j + 64, ... Then the strands are added in halves, so every instruction set has the same bits
+ * (R13). A product of two f32 values is exact in double. Values may be unaligned. */
 static double products_f32(const float *a, const float *b, size_t elements)
 {
     double strand[PRODUCT_STRANDS] = {0};

@@ -12,8 +12,8 @@ struct rule_block {
     size_t elements;
 };
 
-/* A new array is identical to the old one or does not overlap it, so the iterations are independent
- * (R4). */
+/* Declares the iterations of a loop independent: a new array is identical to the old one or does
+ * not overlap it (R4). */
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -89,7 +89,7 @@ static void apply_adamw(const struct update_scalars *u, const struct rule_block 
 
 /* Constants of one kernel. */
 struct rule {
-    /* sum the gradients, to f32: without and with weights */
+    /* functions that sum the gradients to f32, without and with weights */
     void (*sum)(const struct reduce_pass *pass);
     void (*sum_weighted)(const struct reduce_pass *pass);
     void (*apply)(const struct update_scalars *u, const struct rule_block *b);
@@ -165,7 +165,8 @@ inline_always void update(const struct reduce_pass *p, const struct update_setti
     }
 }
 
-/* Arguments: rule, number of moments, dtypes of source and target, bytes of an element of each. */
+/* Defines a kernel. Arguments: rule, number of moments, dtypes of source and target, bytes of an
+ * element of each dtype. */
 #define UPDATE(name, count, from, to, from_bytes, to_bytes)                                     \
     static void name##_##from##_##to(const struct reduce_pass *p,                               \
                                      const struct update_settings *settings, uint64_t step,     \

@@ -6,7 +6,7 @@
 
 #define BLOCK 256
 
-/* Values may be unaligned, so memcpy() loads them. */
+/* Sums the squares of values of a C type. Values may be unaligned, so memcpy() loads them. */
 #define SQUARES(type)                                                              \
     static double squares_##type(const void *values, size_t elements)              \
     {                                                                              \

@@ -15,8 +15,9 @@
 struct holder;
 
 struct holder_options {
-    const char *interface_name; /* borrowed; NULL: any */
-    const char *provider;       /* borrowed; NULL: "tcp" */
+    /* network interface for connections, borrowed; NULL: any interface */
+    const char *interface_name;
+    const char *provider; /* libfabric provider, borrowed; NULL: "tcp" */
     /* Called when holder_next_ask() may have a request: from any thread, with the lock held. Must
      * not call functions of the holder. */
     void (*asks)(void *context);
@@ -35,7 +36,7 @@ struct holder_copy {
     /* owners before this epoch were lost and may still write (W5); later owners have released the
      * piece */
     uint32_t lost_epoch;
-    uint64_t bytes; /* length of one state; memory for two is allocated */
+    uint64_t bytes; /* length of one state; memory for two states is allocated */
     bool begins;    /* the replica is a new one: a state that is already stored here is invalid */
 };
 
@@ -45,8 +46,8 @@ struct holder_copy {
  * before. */
 int holder_keep(struct holder *k, uint32_t job, const char *name, uint32_t lane,
                 const struct holder_copy *copies, size_t count);
-/* Drops the copies of these pieces, or with `others` of all other pieces. `count` 0: the job has
- * ended. Unknown pieces are ignored. */
+/* Drops the copies of these pieces; with `others` the copies of all other pieces. If `count` is 0,
+ * the job has ended. Unknown pieces are ignored. */
 void holder_end(struct holder *k, uint32_t job, const uint32_t *pieces, size_t count, bool others);
 
 /* Request for a ticket with which the holder connects to a lane. */
@@ -54,12 +55,12 @@ struct holder_ask {
     uint32_t job, lane;
     uint32_t failures; /* number of consecutive failed connections */
 };
-/* Returns the next due request that was not returned yet. Returns false if there is none. */
+/* Returns the next request that is due and was not returned yet. False: no request is due. */
 bool holder_next_ask(struct holder *k, struct holder_ask *ret_ask);
-/* Returns the timeout for poll() until there may be a request. */
+/* Returns the time until a request may be due, as a timeout for poll(). */
 int holder_timeout_ms(struct holder *k);
-/* Makes requests without an answer due again, because the coordinator was restarted or could not be
- * reached. */
+/* Makes all requests without an answer due again, because the coordinator was restarted or could
+ * not be reached. */
 void holder_ask_again(struct holder *k);
 /* Passes the answer to a request. `code` 0: the holder connects with the ticket, over shared memory
  * if possible, otherwise over the network. -EAGAIN: the holder repeats the request later. -ENOENT:

@@ -51,9 +51,10 @@ struct holder_link {
     uint32_t failures;   /* number of consecutive failed connections */
     bool is_asked;       /* the request for a ticket was sent and is not answered yet */
     uint64_t ask_at_ns;  /* earliest time of the request */
-    uint64_t open_by_ns; /* in state LINK_CONNECTING: deadline of the attempt */
+    uint64_t open_by_ns; /* deadline of the attempt to connect, in state LINK_CONNECTING */
     uint64_t opened_ns;
-    struct list unoffered; /* copies (copy.unoffered) that are still to be offered to the lane */
+    /* copies that must still be offered to the lane (list of copy.unoffered) */
+    struct list unoffered;
 };
 
 /* Memory for two states of a piece, each followed by its stamp. */
@@ -79,7 +80,7 @@ struct kept_copy *kept_copy_find(const struct kept_job *job, uint32_t piece);
 int kept_copy_make(struct kept_job *job, const struct holder_copy *spec,
                    struct kept_copy **ret_copy);
 void kept_copy_free(struct kept_job *job, struct kept_copy *copy);
-/* Wipes the stamps of a copy that begins. No lane can write to it at this time (J2). */
+/* Wipes the stamps of a copy that begins. No lane can write to the copy at this time (J2). */
 void kept_copy_wipe(struct kept_copy *copy);
 /* Fills in the offer for the copy's lane, from the stamps. */
 void kept_copy_describe(const struct kept_job *job, const struct kept_copy *copy,

@@ -249,8 +249,8 @@ static void fence(struct kept_copy *copy, struct holder_link *former, bool was_k
     former->wants_open = former->copies > 0;
 }
 
-/* Closes the connection of a lane that may still write to a copy, because the copy begins again.
- * The lane receives the new offer after it has detected the end of this connection. */
+/* Closes the connection of a lane that may still write to a copy, because a new replica begins in
+ * this copy. The lane receives the new offer after it has detected the end of this connection. */
 static void begin_anew(struct holder_link *l, const struct kept_copy *copy)
 {
     if (copy->begins && copy->is_offered && l->state == LINK_OPEN)

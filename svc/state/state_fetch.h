@@ -6,16 +6,17 @@
 #include "svc/channel/channel.h"
 
 struct state_fetch {
-    struct channel *channel;                   /* channel of an operator; owned by the caller */
+    /* connection to the coordinator as an operator; owned by the caller */
+    struct channel *channel;
     envelope *reply;                           /* owns `what` */
     const Gradpool__Wire__SnapshotReply *what; /* list of the tensors in the snapshot */
 };
 
 struct state_wish {
     const char *job, *tenant; /* tenant "": any tenant */
-    /* the request comes from a rank of the job between two of its iterations */
+    /* whether the request comes from a rank of the job between two of its iterations */
     bool is_between;
-    char **tensors; /* names of the requested tensors; NULL: all with an update rule */
+    char **tensors; /* names of the requested tensors; NULL: all tensors with an update rule */
     size_t tensors_count;
 };
 

@@ -26,7 +26,7 @@ struct state_tensor {
 
 /* Returns the bytes of all arrays of the tensor: parameters, followed by moments. */
 uint64_t state_tensor_bytes(const struct state_tensor *t);
-uint64_t state_sum(const void *data, size_t bytes); /* Computes the checksum. */
+uint64_t state_sum(const void *data, size_t bytes); /* Returns the checksum of arrays. */
 
 struct state_file {
     int fd;

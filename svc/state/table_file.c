@@ -55,7 +55,8 @@ int table_file_match(const struct table_file_head *head, const struct table_term
     if (!initial_is_same(&head->terms, terms))
         return err_set(err, -EINVAL,
                        "the file's table '%s' has initial values of kind %u, value %g, seed "
-                       "%" PRIu64 ", but table '%s' of kind %u, value %g, seed %" PRIu64
+                       "%" PRIu64
+                       ", but table '%s' has initial values of kind %u, value %g, seed %" PRIu64
                        ", so rows that the file lacks would have other values; declare the table "
                        "with the initial values of the file",
                        head->name, head->terms.initial, head->terms.initial_value, head->terms.seed,

@@ -17,7 +17,7 @@ struct table_header {
     uint64_t seed;
     uint64_t rows, steps, clock;
     uint64_t file_bytes;
-    char name[TABLE_TERMS_NAME_BYTES_MAX + 1]; /* followed by zeros */
+    char name[TABLE_TERMS_NAME_BYTES_MAX + 1]; /* name of the table, followed by zeros */
     uint64_t header_sum;                       /* checksum of all previous fields */
 };
 _Static_assert(sizeof(struct table_header) == 344, "no holes");
@@ -27,7 +27,7 @@ struct table_part {
     uint32_t rows;     /* number of rows, not 0 */
     uint32_t reserved; /* must be 0 */
     uint64_t first;    /* number of rows in all parts before */
-    uint64_t sum;      /* table_part_sum() */
+    uint64_t sum;      /* checksum of the part, by table_part_sum() */
 };
 _Static_assert(sizeof(struct table_part) == 24, "no holes");
 

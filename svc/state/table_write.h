@@ -12,13 +12,13 @@ struct table_file_writer {
     uint64_t offset, rows;
 };
 /* Begins a file. `head` must stay valid until the end of the writer; head->rows is ignored. Errors:
- * as whole_file_begin(), and -EINVAL for terms that are invalid for a table. */
+ * as for whole_file_begin(), and -EINVAL for terms that are invalid for a table. */
 int table_file_begin(const char *path, const struct table_file_head *head,
                      struct table_file_writer *ret_writer, struct err *err);
-/* Writes whole rows, at most TABLE_FILE_PART_BYTES_MAX and TABLE_FILE_PART_ROWS_MAX. -EBADMSG:
- * `bytes` is not a multiple of the bytes of a row, or too large. */
+/* Writes whole rows: at most TABLE_FILE_PART_BYTES_MAX bytes and TABLE_FILE_PART_ROWS_MAX rows.
+ * -EBADMSG: `bytes` is not a multiple of the bytes of a row, or too large. */
 int table_file_put(struct table_file_writer *w, const void *rows, size_t bytes, struct err *err);
-/* Ends the file: as whole_file_finish(). */
+/* Ends the file, with the results of whole_file_finish(). */
 int table_file_finish(struct table_file_writer *w, struct err *err);
 /* Removes the unfinished file. */
 void table_file_abandon(struct table_file_writer *w);

@@ -115,12 +115,7 @@ static int open_new(struct whole_file *w)
     w->is_nameless = w->fd >= 0;
     if (w->fd < 0)
         w->fd = open(w->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-    if (w->fd >= 0)
-        return 0;
-    int error = -errno;
-    if (w->fd >= 0 && !w->is_nameless)
-        unlink(w->temporary);
-    return error;
+    return w->fd >= 0 ? 0 : -errno;
 }
 
 int whole_file_begin(const char *what, const char *path, struct whole_file *ret_file,

@@ -21,7 +21,7 @@ struct timeline_file {
     char *path, *job;
     bool is_new, has_begun, is_stream;
     int error;                   /* first error, after which nothing is written */
-    bool is_kept;                /* the file has the batches before the error */
+    bool is_kept;                /* whether the file still has all batches from before the error */
     off_t end;                   /* offset of the next event */
     struct timeline_totals kept; /* totals of the file up to `end` */
     struct picture picture;
@@ -185,7 +185,8 @@ static void file_free(struct timeline_file *f)
     free(f);
 }
 
-/* Completes the file. In a stream, which cannot be overwritten, the end is written only here. */
+/* Completes the file. The end of a stream (a pipe or a device) is written only here, because a
+ * stream cannot be overwritten. */
 static void finish(struct timeline_file *f)
 {
     if (f->has_begun && f->is_stream && !f->error && begin_text(f)) {

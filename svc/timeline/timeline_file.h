@@ -16,7 +16,7 @@ struct timeline_totals {
     uint64_t dropped;
     uint64_t damaged; /* number of rounds with invalid data */
     uint32_t workers, lanes;
-    /* why the rounds of one source are missing; "": none are missing */
+    /* reason why the rounds of a worker or aggregator are missing; "": no rounds are missing */
     char failure[ERR_TEXT_BYTES];
 };
 

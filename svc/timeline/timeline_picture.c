@@ -35,7 +35,7 @@ struct party { /* A worker or an aggregator. */
     uint64_t error_ns;
     struct lane_rows *lanes;
     size_t lanes_count;
-    char failure[256]; /* why the party does not record at present; "": it records */
+    char failure[256]; /* reason why the party does not record at present; "": the party records */
 };
 
 struct named {
@@ -45,7 +45,8 @@ struct named {
 
 /* --- text --- */
 
-/* In a text that is not UTF-8, each byte outside ASCII is replaced by '?'. */
+/* Escapes a text for JSON. In a text that is not UTF-8, each byte outside ASCII is replaced by
+ * '?'. */
 char *picture_escape(const char *text)
 {
     bool is_utf8 = text_is_utf8(text);

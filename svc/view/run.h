@@ -11,7 +11,7 @@
 struct view_figure {
     const char *name;  /* key in the last line of the benchmark's output */
     const char *title; /* title for readers */
-    double value;      /* NAN: unknown */
+    double value;      /* value of the figure; NAN: unknown */
     bool is_ratio;     /* whether the value is shown in percent */
 };
 

@@ -52,7 +52,7 @@ struct view_lane {
     uint32_t lane, core, pu, tasks, jobs;
     int32_t numa;
     uint64_t memory_bytes_max;
-    bool is_measured; /* false: the following fields are not known yet */
+    bool is_measured; /* whether the following fields are known */
     uint64_t cpu_ns, arena_bytes;
     struct view_use use;
     const char *state; /* "open", "closing", "parked" or "withheld" */
@@ -115,7 +115,7 @@ struct view_worker {
 struct view_counts_rank {
     uint32_t rank;
     uint64_t counted, dropped;
-    uint64_t scale_ns; /* mean time of its gradients; 0: unknown */
+    uint64_t scale_ns; /* mean time of the rank's gradients; 0: unknown */
 };
 
 /* Counts over the rounds of a job with backup workers; at least one round has closed. */
@@ -131,15 +131,18 @@ struct view_table {
     const char *table, *rule, *failure; /* failure "": the table has not failed */
     char consistency[16];               /* "bsp", "ssp:2" or "asp" */
     uint32_t dim, shards;
-    bool is_counted; /* false: no lane has sent counts yet, and the following fields are invalid */
-    uint64_t rows, bytes, births; /* bytes: memory of rows and index; births: rows ever created */
+    /* whether a lane has sent counts; otherwise the following fields are invalid */
+    bool is_counted;
+    /* bytes: memory of rows and index; births: number of rows ever created */
+    uint64_t rows, bytes, births;
     uint64_t pulled_keys, pushed_keys;
     uint64_t minimum_clock, largest_clock; /* smallest and largest clock of the ranks */
     uint32_t behind_rank; /* lowest rank at the minimum; invalid if both clocks are equal */
 };
 
 struct view_tables {
-    size_t count, left_out; /* left_out: further tables, for which the message had no room */
+    /* left_out: number of further tables, for which the message had no room */
+    size_t count, left_out;
     struct view_table each[];
 };
 
@@ -153,7 +156,7 @@ struct view_stage {
 };
 
 struct view_limit {
-    const char *name; /* such as "job-tensors" */
+    const char *name; /* name of the limit, such as "job-tensors" */
     uint64_t used, most;
     bool is_own; /* whether the limit was set for this tenant; otherwise for all tenants */
 };
@@ -173,17 +176,21 @@ struct view_job {
     /* loss compared with running alone, and the part of it caused by waiting for lanes;
      * millionths */
     uint32_t loss_ppm, shared_loss_ppm;
-    bool is_predicted; /* false: there is no prediction, and the next field is invalid */
-    uint32_t predicted_loss_ppm, loss_limit_ppm; /* loss_limit_ppm 0: no limit */
-    const char *durability;                      /* "none", "replica" or "worker"; NULL: unknown */
+    bool is_predicted; /* whether there is a prediction; otherwise the next field is invalid */
+    /* predicted loss, and limit of the loss (0: no limit) */
+    uint32_t predicted_loss_ppm, loss_limit_ppm;
+    /* place of the copies: "none", "replica" or "worker"; NULL: unknown */
+    const char *durability;
     struct view_rate rate;
-    double cores_allocated;     /* sum of the job's shares of its lanes, in cores */
-    struct view_worker *ranks;  /* array that ends with an entry without a node */
-    uint64_t control_ns;        /* CPU time that the coordinator has spent on the job's workers */
-    struct view_limit *limits;  /* limits of the job and of its tenant; the last has no name */
-    struct view_counts *counts; /* NULL: the job has no backup workers, or has closed no round */
-    struct view_tables *tables; /* NULL: the job has no table */
-    struct view_stage *stage;   /* NULL: the job has had no stage */
+    double cores_allocated;    /* sum of the job's shares of its lanes, in cores */
+    struct view_worker *ranks; /* array that ends with an entry without a node */
+    uint64_t control_ns;       /* CPU time that the coordinator has spent on the job's workers */
+    /* limits of the job and of its tenant; the array ends with an entry without a name */
+    struct view_limit *limits;
+    /* counts of rounds; NULL: the job has no backup workers, or has closed no round */
+    struct view_counts *counts;
+    struct view_tables *tables; /* tables of the job; NULL: the job has no table */
+    struct view_stage *stage;   /* present stage of the job; NULL: the job has had no stage */
 };
 
 /* A site: slots for workers that pools start. */
@@ -205,26 +212,28 @@ struct view_pool_job {
 struct view_pools {
     struct view_site *sites;
     size_t sites_count;
-    struct view_pool_job *jobs; /* jobs in training first */
+    struct view_pool_job *jobs; /* jobs of the pools, those in training first */
     size_t jobs_count;
 };
 
 struct view_jobs {
     struct view_job *jobs;
     size_t jobs_count;
-    struct view_pools *pools; /* NULL: the service has no site */
+    struct view_pools *pools; /* pools and sites; NULL: the service has no site */
 };
 
 /* Cores that the service has allocated, uses, and would need without sharing. */
 struct view_cores {
     /* number of lanes that are not parked; for a tenant, the sum of its jobs' parts of lanes */
     double allocated;
-    double used;      /* CPU seconds per second of these lanes or parts; NAN: not known yet */
+    /* CPU seconds per second that the allocated lanes, or parts of lanes, use; NAN: not known
+     * yet */
+    double used;
     double dedicated; /* cores that the jobs would use with dedicated servers (O5) */
 };
 
 struct view_moment {
-    /* middle of the averaged period, on the clock of uptime_ns, or since the beginning of a run */
+    /* middle of the averaged period, in seconds since the start of the coordinator, or of a run */
     double at_s;
     struct view_cores cores;
 };
@@ -236,7 +245,8 @@ struct view_tenant {
     uint32_t jobs, connections;
     /* CPU time that the coordinator has spent on the tenant's requests */
     uint64_t cpu_ns;
-    struct view_limit *limits; /* limits of the tenant, except those whose use only lanes count */
+    /* limits of the tenant, except limits whose use is counted by lanes only */
+    struct view_limit *limits;
     size_t limits_count;
 };
 

@@ -24,14 +24,15 @@ enum backup_terms_rule {
 /* The values of enum gp_backup_rate. */
 enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_TERMS_RATES };
 
-#define BACKUP_TERMS_LEAST 2u           /* default of `least` in a job of 2 workers or more */
-#define BACKUP_TERMS_ABSENCE 64u        /* default of `absence` */
-#define BACKUP_TERMS_LAG 4u             /* default of `lag` */
-#define BACKUP_TERMS_LAG_MAX 16u        /* largest `lag`; lanes have room for as many results */
-#define BACKUP_TERMS_GRADIENTS_MAX 7u   /* gradients of one rank in one round */
-#define BACKUP_TERMS_REPEATING_MAX 256u /* workers, if ranks push several gradients a round */
-/* workers of a job with DBW or BLIND: these rules have a table of times for each pair of numbers of
- * gradients */
+#define BACKUP_TERMS_LEAST 2u         /* default of `least` in a job of 2 workers or more */
+#define BACKUP_TERMS_ABSENCE 64u      /* default of `absence` */
+#define BACKUP_TERMS_LAG 4u           /* default of `lag` */
+#define BACKUP_TERMS_LAG_MAX 16u      /* largest `lag`; lanes have room for as many results */
+#define BACKUP_TERMS_GRADIENTS_MAX 7u /* maximum number of gradients of one rank in one round */
+/* maximum number of workers, if ranks push several gradients a round */
+#define BACKUP_TERMS_REPEATING_MAX 256u
+/* Maximum number of workers with the rules DBW and BLIND, which store a table of times for each
+ * pair of numbers of gradients. */
 #define BACKUP_TERMS_TABLE_MAX 256u
 
 /* Meaning, units and defaults: gp_backup_spec of gradpool.h. */
@@ -39,8 +40,8 @@ struct backup_terms {
     uint32_t rule, k, least, absence, lag, gradients, rate;
 };
 
-/* Reads terms from bytes of a peer; without bytes the rule is GP_BACKUP_ALL. The values are
- * unchecked. -EBADMSG: another length. */
+/* Reads terms from bytes of a peer. Without bytes the rule is GP_BACKUP_ALL. The values are not
+ * checked. Returns 0, or -EBADMSG if the number of bytes is wrong. */
 int backup_terms_read(const void *data, size_t bytes, struct backup_terms *ret_terms);
 /* Returns whether the rule needs sums over gradients (MEASURE). */
 static inline bool backup_terms_measure(const struct backup_terms *terms)
@@ -59,8 +60,8 @@ const char *backup_terms_rule_name(uint32_t rule);
 /* Replaces zeros by the defaults, so that equal terms have equal fields. Terms without a rule stay
  * as they are. */
 struct backup_terms backup_terms_filled(struct backup_terms terms, uint32_t workers);
-/* Checks the terms, as sent, of a job with `workers` at its start. -EINVAL, with a text that names
- * the job, the value and the values that are possible. */
+/* Checks the terms, as they were sent, for a job that starts with `workers`. Returns 0, or -EINVAL
+ * with a text that names the job, the value and the possible values. */
 int backup_terms_check(const struct backup_terms *terms, uint32_t workers, const char *job,
                        struct err *err);
 /* Returns whether two terms are equal once their zeros are replaced by the defaults. */

@@ -132,7 +132,9 @@ static void append_remedy(const struct limits *limits, enum limit limit, struct 
                     "; an operator can raise it with gradpool tenant set %s --%s-max",
                     limits->tenant, name);
     else
-        text_append(err->text, sizeof err->text, "; whoever runs gradpool serve can raise --%s-max",
+        text_append(err->text, sizeof err->text,
+                    "; the operator can raise --%s-max of gradpool "
+                    "serve",
                     name);
 }
 

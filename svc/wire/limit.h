@@ -85,10 +85,10 @@ struct limits {
     const char *tenant; /* name of the tenant that owns these limits; NULL: none */
 };
 void limits_init(struct limits *limits);
-/* Finds a limit. LIMITS: no limit has that name. */
+/* Finds a limit by its name. Returns LIMITS if no limit has this name. */
 enum limit limit_find(const char *name);
-/* Sets a limit. -EINVAL, with a text: the value is not a number (of bytes: "64G") within the
- * bounds. */
+/* Sets a limit. Returns 0, or -EINVAL with a text if the value is not a number (of bytes: "64G")
+ * within the bounds. */
 int limits_set(struct limits *limits, enum limit limit, const char *value, struct err *err);
 
 /* Sets a limit of a tenant. `value` "default": the value of the service applies again. */
@@ -100,8 +100,8 @@ void limits_write_own(const struct limits *limits, char *text, size_t text_bytes
 int limits_read_own(struct limits *limits, const char *text);
 #define LIMITS_TEXT_BYTES 1024
 
-/* Checks whether `used` plus `more` is within the limit. -EDQUOT: beyond the limit; the text names
- * `who`, the amounts, the limit and its option. `who`: "job resnet", "tenant acme". */
+/* Checks whether `used` plus `more` is within the limit. Returns 0, or -EDQUOT if the sum exceeds
+ * the limit; the text names `who` (such as "job resnet"), the amounts, the limit and its option. */
 int limits_check(const struct limits *limits, enum limit limit, const char *who, uint64_t used,
                  uint64_t more, struct err *err);
 

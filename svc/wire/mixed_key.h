@@ -12,7 +12,8 @@
 
 #define MIXED_KEY_SHARD_BITS_MAX 12 /* 4096 shards */
 #define MIXED_KEY_FACTOR UINT64_C(0xd6e8feb86659fd93)
-#define MIXED_KEY_FACTOR_UNDO UINT64_C(0xcfee444d8b59a89b) /* the product of both is 1 */
+/* inverse of MIXED_KEY_FACTOR modulo 2^64 */
+#define MIXED_KEY_FACTOR_UNDO UINT64_C(0xcfee444d8b59a89b)
 
 static inline uint64_t mixed_key_half(uint64_t x)
 {
@@ -28,8 +29,8 @@ static inline uint64_t mixed_key_undo_half(uint64_t x)
     return x ^ x >> 32;
 }
 
-/* The salt is used twice: otherwise two keys with a certain difference would have mixed keys with
- * the same difference, whatever the salt. */
+/* The salt is used twice. Otherwise two keys with a certain difference would have mixed keys with
+ * this difference for every salt. */
 static inline uint64_t mixed_key(uint64_t key, uint64_t salt)
 {
     return mixed_key_half(mixed_key_half(key ^ salt) + salt);

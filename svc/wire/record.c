@@ -7,7 +7,8 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define ERRNO_MOST 4095 /* largest errno of the kernel; libfabric's own codes are smaller, too */
+/* largest errno of the kernel; libfabric's own codes are below this number, too */
+#define ERRNO_MOST 4095
 
 static const uint16_t kind_bytes[] = {
     [RECORD_READY] = sizeof(struct record_ready),
@@ -52,7 +53,8 @@ static bool extent_fits(uint64_t offset, uint64_t bytes)
     return !__builtin_add_overflow(offset, bytes, &end);
 }
 
-/* Returns whether `count` blocks end below 2^64 and do not overlap. A single block has stride 0. */
+/* Returns whether `count` blocks end below 2^64 and do not overlap. The stride of a single block is
+ * 0. */
 static bool blocks_fit(uint64_t offset, uint64_t bytes, uint64_t stride, uint32_t count)
 {
     uint64_t last;
@@ -85,8 +87,8 @@ static bool outputs_are_sound(const struct record_ready *r)
     return is_zero(r->output + r->outputs, unused * sizeof(r->output[0]));
 }
 
-/* Returns whether weight and gradient number are possible. Other gradient numbers are reserved for
- * features that do not exist yet. */
+/* Returns whether weight and number of the gradient are valid. Other numbers than RECORD_GRADIENT
+ * are reserved for features that do not exist yet. */
 static bool ready_tail_is_sound(const struct record_ready *r)
 {
     bool is_weighed = r->operation == RECORD_MEAN || r->operation == RECORD_UPDATE;

@@ -30,17 +30,18 @@ enum record_kind {
     RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
     RECORD_TICKET = 6,  /* lane -> worker: the ticket for the next connection */
     RECORD_LEAVE = 7,   /* worker -> lane: goodbye; the connection closes afterwards */
-    /* lane -> worker: the round was closed before the announcement arrived; the landing area has
-     * the newest result, and the input was not read (W12) */
+    /* lane -> worker: the round was closed before this worker's announcement arrived; the landing
+     * area has the newest result, and the input was not read (W12) */
     RECORD_CLOSED = 8,
     RECORD_CHOSEN = 9, /* lane -> worker -> lanes: set of a round: ranks with inputs (W13) */
     /* worker -> lane: settings of the updates that are announced from now on (W14) */
     RECORD_SETTINGS = 10,
     RECORD_BACKUP = 11, /* worker -> lane: the place for a copy of a piece's state (W17) */
-    /* lane -> worker: the worker's copy is complete, and gets later states (W17) */
+    /* lane -> worker: the worker's copy is complete, and the lane will write later states to it
+     * (W17) */
     RECORD_BACKED = 12,
-    /* The next four are for jobs with backup workers (W22). PASSED, leader lane -> ranks outside
-     * the set of a round: the set, or the takers of the round. */
+    /* The next four records are for jobs with backup workers (W22). PASSED, leader lane -> ranks
+     * outside the set of a round: the set, or the takers of the round. */
     RECORD_PASSED = 13,
     /* worker outside a set -> leader lane: the requested results have landed; the answer is
      * CLOSED */
@@ -49,11 +50,12 @@ enum record_kind {
     RECORD_GO_ON = 15,
     /* lane -> lowest rank of a set -> leader lane: sums over a sample of the round's gradients */
     RECORD_MEASURE = 16,
-    /* The next four are for tables (W25). Worker -> lane: a pull or push of rows. */
+    /* The next four records are for tables (W25). ROWS, worker -> lane: a pull or push of rows. */
     RECORD_ROWS = 17,
-    RECORD_CLOCK = 18,  /* worker -> lane: a clock of tables has ended; settings of a table */
-    RECORD_CLOCKS = 19, /* lane -> worker: the minimum of a table; the ranks behind a clock */
-    RECORD_TAKEN = 20,  /* replica lane -> owner: blocks of the log are applied */
+    RECORD_CLOCK = 18, /* worker -> lane: a clock of tables has ended; settings of a table */
+    /* lane -> worker: smallest clock of a table's members; ranks that have not reached a clock */
+    RECORD_CLOCKS = 19,
+    RECORD_TAKEN = 20, /* replica lane -> owner: blocks of the log are applied */
 };
 
 /* Number of a replica holder, used in place of a rank: this bit, plus the number of the
@@ -67,7 +69,7 @@ enum record_kind {
 /* Largest weight: exact in f32, and the sum over all ranks fits into 32 bits. */
 #define RECORD_WEIGHT_MAX (1u << 22)
 #define RECORD_GRADIENT 1 /* number of a rank's first gradient in a round */
-/* Largest valid number of a round. Sums of round numbers cannot overflow. */
+/* Largest valid number of a round. The limit prevents overflows in sums of two round numbers. */
 #define RECORD_ROUND_MOST (UINT64_MAX / 2)
 
 enum record_operation {
@@ -80,11 +82,11 @@ enum record_operation {
     RECORD_PRODUCT = 7,
     RECORD_GATHER = 8,
     RECORD_ALL_TO_ALL = 9,
-    RECORD_REDUCE_SCATTER = 10, /* sums, of which each rank gets one block */
+    RECORD_REDUCE_SCATTER = 10, /* sums; each rank gets one block */
     RECORD_SEND = 11,           /* between two ranks; `root` is the sender */
-    RECORD_UPDATE = 12,         /* the mean of the gradients makes new parameters (W14) */
-    RECORD_SAVE = 13,    /* a rank with a landing area gets the parameters, then the moments */
-    RECORD_RESTORE = 14, /* the input of the root is the state; all ranks get the parameters */
+    RECORD_UPDATE = 12,  /* the lane computes new parameters from the mean of the gradients (W14) */
+    RECORD_SAVE = 13,    /* a rank with a landing area receives the parameters, then the moments */
+    RECORD_RESTORE = 14, /* the input of the root is the state; all ranks receive the parameters */
 };
 
 /* Standing of a worker, sent with READY (W5). All values except ANNOUNCE are sent after the loss of
@@ -104,10 +106,10 @@ enum record_standing {
     RECORD_TAKES = 5,
 };
 
-/* A run of `count` outputs. Output i comes from the i-th input that the operation gives to this
- * worker (or is RECORD_SOURCE_RESULT), and lands at offset + i * stride of the region. A sum, a
- * broadcast and a gather each need one run. In a gather `source` is the first rank in the tensor's
- * set. */
+/* A run of `count` outputs. Output i is a copy of the i-th input that the operation sends to this
+ * worker, or the result if `source` is RECORD_SOURCE_RESULT. Output i lands at offset + i * stride
+ * of the region. A sum, a broadcast and a gather each need one run. In a gather `source` is the
+ * first rank in the tensor's set. */
 #define RECORD_SOURCE_RESULT 0xffffffffu
 struct record_output {
     uint32_t source;
@@ -128,7 +130,8 @@ struct record_ready {
     /* time waited for this lane that was not reported yet, in units of RECORD_STALL_NS (W18) */
     uint16_t stalled;
     uint32_t piece; /* number that the coordinator gave to this part of a tensor */
-    uint32_t word;  /* returned with the result: 24 bits: slot of the request; 8 bits: generation */
+    /* returned with the result; 24 bits: slot of the request; 8 bits: generation of the slot */
+    uint32_t word;
     uint64_t round; /* counted for each tensor, from 1 */
     uint32_t epoch; /* epoch of the route that the worker has */
     /* Broadcast: rank that supplies the input. All other operations, in a job with backup workers:
@@ -139,7 +142,7 @@ struct record_ready {
     uint64_t input_offset;  /* bytes */
     /* length of one block; 0 for a barrier, and if only the root supplies an input */
     uint64_t input_bytes;
-    /* distance from one block to the next, if an input has one for each rank */
+    /* distance from one block to the next, if the input has a block for each rank */
     uint64_t input_stride;
     float loss;        /* loss of this iteration; NaN: unknown */
     uint32_t priority; /* within the job, larger values go first */
@@ -269,13 +272,14 @@ union record {
 };
 
 /* Copies the record to `ret_record`, and checks everything that can be checked without state: kind,
- * length for that kind, counts, reserved fields, and areas that overflow. Only a READY may be
- * followed by payload, payload_bytes long, from `data` + `ret_record_bytes` on. -EBADMSG: invalid;
- * `ret_record` is then undefined. Cost: one copy, no allocation. */
+ * length for this kind, counts, reserved fields, and areas that overflow. Only a READY may be
+ * followed by a payload of payload_bytes bytes, which begins at `data` + `ret_record_bytes`.
+ * Returns 0, or -EBADMSG if the record is invalid; `ret_record` is then undefined. Cost: one copy,
+ * no allocation. */
 int record_check(const void *data, size_t bytes, union record *ret_record,
                  size_t *ret_record_bytes);
 
-/* Returns the number of bytes to send for a record of its kind. */
+/* Returns the number of bytes of a record of this kind, as sent. */
 size_t record_bytes(const union record *record);
 
 /* Fills an ERROR. A text longer than RECORD_TEXT_BYTES is cut, and ends in "...". */

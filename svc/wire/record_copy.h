@@ -14,8 +14,8 @@ struct record_backup {
     uint32_t piece;
     uint32_t region;
     uint32_t note; /* number chosen by the sender, returned in BACKED */
-    /* indexed by the last bit of the round, so that a new state does not overwrite the state
-     * before */
+    /* Offsets of the two places, indexed by the last bit of the round, so that a new state does not
+     * overwrite the previous one. */
     uint64_t offset[2];
     /* first round whose state was written there; RECORD_ROUND_NONE: an offer, without a state until
      * BACKED */
@@ -28,8 +28,8 @@ struct record_backup {
 };
 _Static_assert(sizeof(struct record_backup) == 96, "no holes");
 
-/* A replica holder has memory for two states of a piece. A stamp follows each of them, and is
- * written when the whole state has landed (W20). */
+/* Stamp of a copy. A replica holder has memory for two states of a piece. A stamp follows each
+ * state, and is written when the whole state has landed (W20). */
 struct record_stamp {
     uint64_t round, steps; /* round 0: no state */
     uint64_t ranks;        /* hash of the ranks that the piece had at that time */
@@ -41,8 +41,8 @@ struct record_backed {
     uint32_t piece;
     uint32_t note; /* `note` of the BACKUP */
     uint32_t padding;
-    /* the copy has the state after this round, and gets each later one; RECORD_ROUND_NONE: the lane
-     * no longer writes to the copy */
+    /* the copy has the state after this round, and the lane will write each later state to it;
+     * RECORD_ROUND_NONE: the lane no longer writes to the copy */
     uint64_t round;
     uint64_t steps; /* update count of that state */
 };

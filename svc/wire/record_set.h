@@ -9,11 +9,11 @@
 #include <stdint.h>
 
 #define RECORD_MISSING_WORDS RANKS_WORDS
-#define RECORD_GRADIENTS_MAX 7   /* gradients of one rank in one round */
-#define RECORD_COUNTED_RANKS 256 /* ranks of a set in RECORD_FORM_COUNTS */
-#define RECORD_SAMPLE_BLOCKS 256 /* blocks of a job on one lane in MEASURE */
+#define RECORD_GRADIENTS_MAX 7   /* maximum number of gradients of one rank in one round */
+#define RECORD_COUNTED_RANKS 256 /* maximum number of ranks of a set in RECORD_FORM_COUNTS */
+#define RECORD_SAMPLE_BLOCKS 256 /* maximum number of blocks of a job on one lane in MEASURE */
 
-/* Why a round closed. */
+/* Reason for the close of a round. */
 enum record_reason {
     RECORD_REASON_ALL,     /* every rank has announced its gradient */
     RECORD_REASON_GAIN,    /* the rule decided at an announcement */
@@ -25,9 +25,11 @@ enum record_reason {
 
 /* Meaning of the bits of `ranks`. */
 enum record_form {
-    RECORD_FORM_RANKS,  /* one bit for each rank of the set */
-    RECORD_FORM_COUNTS, /* gradients of each rank, 0 to 7: three planes of 256 bits, lowest first */
-    RECORD_FORM_TAKERS, /* ranks that took the result of the round, or none; in PASSED only */
+    RECORD_FORM_RANKS, /* one bit for each rank of the set */
+    /* number of gradients of each rank, 0 to 7, in three planes of 256 bits, lowest first */
+    RECORD_FORM_COUNTS,
+    /* ranks that took the result of the round; there may be none; in PASSED only */
+    RECORD_FORM_TAKERS,
 };
 
 /* CHOSEN and PASSED. round_set.h writes and reads the ranks. */
@@ -61,17 +63,18 @@ struct record_go_on {
 };
 _Static_assert(sizeof(struct record_go_on) == 16, "no holes");
 
-/* Sums over the gradients of a round, from a sample of blocks. A lane sends the sums of its tensors
- * to the lowest rank of the set, which sends them on to the leader lane. Infinite or NaN gradients
- * give infinite or NaN sums, so the receiver must handle such sums. */
+/* Sums over the gradients of a round, computed from a sample of blocks. A lane sends the sums of
+ * its tensors to the lowest rank of the set, which forwards them to the leader lane. Infinite or
+ * NaN gradients give infinite or NaN sums, so the receiver must handle such sums. */
 struct record_measure {
     uint8_t kind;
     uint8_t reserved;
-    uint16_t lanes; /* from a worker: number of lanes that send sums of this round; else 0 */
+    /* from a worker: number of lanes that send sums of this round; from a lane: 0 */
+    uint16_t lanes;
     uint32_t lane;
     uint64_t round;  /* round of the job */
-    uint32_t inputs; /* gradients in the mean */
-    uint32_t blocks; /* blocks of the sample on that lane */
+    uint32_t inputs; /* number of gradients in the mean */
+    uint32_t blocks; /* number of blocks of the sample on that lane */
     double squares;  /* sum of the squares of the gradients */
     double mean;     /* square of the mean of the gradients */
     /* scalar product of the mean and the mean of the previous round; NaN: unknown */

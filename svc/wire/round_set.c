@@ -4,7 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
-#define PLANES 3 /* bits of a count */
+#define PLANES 3 /* number of bits of a count */
 #define PLANE_WORDS (RECORD_COUNTED_RANKS / 64)
 _Static_assert(PLANES *PLANE_WORDS == RECORD_MISSING_WORDS, "the planes fill the ranks");
 _Static_assert((1 << PLANES) - 1 == RECORD_GRADIENTS_MAX, "a count fits the planes");

@@ -11,20 +11,21 @@
  * kind. */
 void round_set_of_ranks(struct record_chosen *ret_set, uint64_t round, const uint64_t *ranks);
 /* Fills a CHOSEN with the number of gradients of each rank; `counts` has `workers` elements. The
- * form is RECORD_FORM_RANKS if no count is above 1, else RECORD_FORM_COUNTS. -EINVAL: a count is
- * above RECORD_GRADIENTS_MAX, all are 0, or a count is above 1 and a rank from RECORD_COUNTED_RANKS
- * on has one; `ret_set` is then unchanged. */
+ * form is RECORD_FORM_RANKS if no count is above 1, else RECORD_FORM_COUNTS. Returns 0, or -EINVAL
+ * if a count is above RECORD_GRADIENTS_MAX, if all counts are 0, or if a count is above 1 and a
+ * rank of at least RECORD_COUNTED_RANKS has a count; `ret_set` is then unchanged. */
 int round_set_of_counts(struct record_chosen *ret_set, uint64_t round, const uint8_t *counts,
                         uint32_t workers);
-/* Returns the number of gradients of the rank in the set. In a set of takers: 1 for a taker. `rank`
+/* Returns the number of gradients of the rank in the set; in a set of takers, 1 for a taker. `rank`
  * may be any number. */
 uint32_t round_set_count(const struct record_chosen *set, uint32_t rank);
-/* Return the number of ranks in the set, and the number of all their gradients. */
+/* round_set_ranks() returns the number of ranks in the set, round_set_gradients() the number of
+ * their gradients. */
 uint32_t round_set_ranks(const struct record_chosen *set);
 uint32_t round_set_gradients(const struct record_chosen *set);
 /* Returns whether every rank of the set is below `workers`. */
 bool round_set_is_within(const struct record_chosen *set, uint32_t workers);
-/* Returns whether both contain the same gradients. Round, reason and epoch may differ. */
+/* Returns whether both sets contain the same gradients. Round, reason and epoch may differ. */
 bool round_set_is_same(const struct record_chosen *a, const struct record_chosen *b);
 
 #endif

@@ -1,6 +1,7 @@
 /* The terms of a tensor, which are declared together with its shape: its set of ranks, the quorum
- * of a round, and the update rule of its lane. Messages and the store contain them as these bytes,
- * little-endian. All zeros, or no bytes at all, are the plain terms: all ranks in every round. */
+ * of a round, and the update rule of its lane. Messages and the store contain the bytes of this
+ * struct, little-endian. If all bytes are zero, or there are no bytes, the terms are plain: all
+ * ranks take part in every round. */
 #ifndef GRADPOOL_WIRE_TERMS_H
 #define GRADPOOL_WIRE_TERMS_H
 
@@ -39,7 +40,7 @@ enum quorum {
  * a set get PASSED. */
 #define TERMS_FOLLOWS 4u
 
-/* Largest `lag`. A lane has room for as many results of a piece. */
+/* Largest `lag`: maximum number of results of a piece that a lane stores. */
 #define TERMS_LAG_MAX 16
 
 struct terms {
@@ -56,12 +57,13 @@ struct terms {
 };
 _Static_assert(sizeof(struct terms) == 112, "no holes");
 
-/* Reads terms from bytes of a peer or a file. -EBADMSG: another length. */
+/* Reads terms from bytes of a peer or a file. Returns 0, or -EBADMSG if the number of bytes is
+ * wrong. */
 int terms_read(const void *data, size_t bytes, struct terms *ret_terms);
-/* Returns NULL if the terms are valid in a job of `workers`; otherwise a sentence about the
- * fault. */
+/* Returns NULL if the terms are valid in a job of `workers` workers; otherwise a sentence about the
+ * error. */
 const char *terms_fault(const struct terms *terms, uint32_t workers);
-/* Returns whether the tensor is for all ranks, without a set of its own. */
+/* Returns whether all ranks of the job use the tensor: no set of ranks was declared. */
 bool terms_are_for_all(const struct terms *terms);
 /* Returns the number of bytes to send: 0 for plain terms. */
 size_t terms_bytes(const struct terms *terms);

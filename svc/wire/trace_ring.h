@@ -1,7 +1,7 @@
-/* A round as a timeline records it, and the ring in which rounds wait. One thread adds rounds (or
- * several threads with a lock of their own), and another thread removes them. The ring is created
- * when recording starts. Adding a round allocates nothing, takes no lock and waits for no thread.
- * README: W19. */
+/* A round as a timeline records it, and the ring in which rounds wait. Only one thread adds rounds
+ * at a time (several threads need their own lock), and another thread removes them. The ring is
+ * created when recording starts. Adding a round allocates nothing, takes no lock and waits for no
+ * thread. README: W19. */
 #ifndef GRADPOOL_WIRE_TRACE_H
 #define GRADPOOL_WIRE_TRACE_H
 
@@ -10,7 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The steps of a round in their order, as a worker and as a lane record them. */
+/* The steps of a round in their order: the steps that a worker records, then those that a lane
+ * records. */
 enum trace_worker_step {
     TRACE_PUSHED,    /* pushed by the caller; waits until the round before is committed */
     TRACE_BEGUN,     /* the gradient is being copied in */
@@ -55,10 +56,11 @@ int trace_ring_create(uint32_t rounds, uint64_t since_ns, uint64_t until_ns,
                       struct trace_ring **ret_ring);
 void trace_ring_destroy(struct trace_ring *ring); /* NULL is fine. */
 
-/* Adds a round; for the recording thread. A round is dropped if its beginning was not recorded, or
- * if it ends too late. */
+/* Adds a round; only the recording thread calls this function. A round is dropped if its beginning
+ * was not recorded, or if it ends too late. */
 void trace_ring_put(struct trace_ring *ring, const struct trace_round *round);
-/* Removes the oldest rounds, at most `max`, and returns their number; for the reading thread. */
+/* Removes the oldest rounds, at most `max`, and returns their number. Only the reading thread calls
+ * this function. */
 size_t trace_ring_take(struct trace_ring *ring, struct trace_round *ret_rounds, size_t max);
 size_t trace_ring_waiting(const struct trace_ring *ring);
 /* Returns the number of rounds for which there was no room. */

@@ -35,8 +35,6 @@ struct sim_open {
     enum sim_standing standing;
     uint32_t word;
     bool is_unsent;
-    bool was_told;   /* the worker had a result before the piece came to this owner */
-    uint64_t landed; /* round of the received result: for a late worker a later round (W12) */
 };
 
 struct sim_view {

@@ -198,8 +198,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* Handles CLOSED: the worker was late, and has received the result of another round. The next round
- * of the worker follows this round (W12). */
+/* Handles CLOSED: the worker was late, and has received the result of this round, without a word.
+ * The next round of the worker follows this round (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {
@@ -207,14 +207,13 @@ static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, str
     sim_require(w->sim, piece->kind == SIM_FIRST && round >= o->round,
                 "job %u rank %u piece %u round %" PRIu64 ": closed by round %" PRIu64, w->job->id,
                 w->rank, piece->id, o->round, round);
-    sim_require(w->sim, o->standing == SIM_LANDED,
-                "job %u rank %u piece %u round %" PRIu64 ": closed without a result", w->job->id,
-                w->rank, piece->id, o->round);
-    sim_require(w->sim, piece->elements == 0 || o->was_told || o->landed == round,
+    uint64_t landed = check_landed(w, piece, o->round);
+    sim_require(w->sim, landed == round,
                 "job %u rank %u piece %u: result of round %" PRIu64 ", told %" PRIu64, w->job->id,
-                w->rank, piece->id, o->landed, round);
+                w->rank, piece->id, landed, round);
     spoil(w, piece, o->round);
     v->begun = v->committed = round;
+    w->sim->result.results += o->standing == SIM_ANNOUNCED;
     *o = (struct sim_open){0};
     w->sim->result.commits++;
 }
@@ -239,7 +238,9 @@ static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_
                 w->rank, piece->id, o->round);
     if (!is_again)
         commit_before(w, piece, o);
-    o->landed = check_landed(w, piece, o->round);
+    sim_require(w->sim, check_landed(w, piece, o->round) == o->round,
+                "job %u rank %u piece %u round %" PRIu64 ": a word for a result of another round",
+                w->job->id, w->rank, piece->id, o->round);
     o->standing = SIM_LANDED;
     w->sim->result.results++;
 }
@@ -330,10 +331,8 @@ static void say_again(struct sim_view *v)
 {
     v->owes_idle = v->begun == v->committed;
     v->told_copy = false;
-    for (int k = 0; k < 2; k++) {
+    for (int k = 0; k < 2; k++)
         v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
-        v->open[k].was_told = v->open[k].standing == SIM_LANDED;
-    }
 }
 
 /* Makes another connection to a running lane (A69, A70). */

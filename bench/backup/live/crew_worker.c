@@ -150,7 +150,8 @@ static void worker_note(struct crew_worker *w, const gp_round *round, bool is_dr
     log->counted[round->number] = (uint8_t)round->counted;
 }
 
-/* Rank 0 announces the last round once the loss has stayed at the target. */
+/* Evaluates the loss on rank 0, and announces the last round after SMOOTHED evaluations at the
+ * target. */
 static void worker_evaluate(struct crew_worker *w, const struct crew_problem *problem,
                             uint64_t round)
 {

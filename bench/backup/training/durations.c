@@ -49,7 +49,7 @@ void durations_init(struct durations *d, const struct grid_times *times, uint32_
                     uint64_t seed, const struct jitter *jitter)
 {
     *d = (struct durations){.times = times, .workers = workers, .seed = seed, .state = seed * 7919};
-    /* the first draw is the same for every kind of times */
+    /* drawn for every kind of times, so that all kinds use the same random numbers */
     d->row = jitter->rows[chance_next(&d->state) % jitter->count];
 }
 

@@ -68,7 +68,7 @@ static double quadratic_gradient(struct problem *p, float *g)
 
 /* --- digits --- */
 
-/* Adds the product of a sample with `weights`, whose rows belong to inputs. */
+/* Adds the product of a sample and the matrix `weights`, which has one row for each input. */
 static void add_product(const float *inputs, int count, const float *weights, int width,
                         float *outputs)
 {
@@ -81,7 +81,7 @@ static void add_product(const float *inputs, int count, const float *weights, in
     }
 }
 
-/* Adds the outer product, which is the gradient of add_product(). */
+/* Adds the gradient of add_product() with respect to the weights: an outer product. */
 static void add_outer(const float *inputs, int count, const float *slopes, int width,
                       float *gradient)
 {

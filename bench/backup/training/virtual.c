@@ -20,10 +20,11 @@ struct run {
     struct backup *backup;
     struct durations durations;
     struct problem problem;
-    double now, moment;               /* moment: time of the next decision without an arrival */
-    double ends[GRID_WORKERS_MAX];    /* end of the gradient in progress; INFINITY: none */
-    float sum[PROBLEM_FLOATS_MAX];    /* sum, later mean, of the closed round */
-    float former[PROBLEM_FLOATS_MAX]; /* mean of the previous round */
+    double now, moment;            /* moment: time of the next decision without an arrival */
+    double ends[GRID_WORKERS_MAX]; /* end of the gradient in progress; INFINITY: none */
+    /* sum of the gradients of the closed round, later their mean */
+    float sum[PROBLEM_FLOATS_MAX];
+    float former[PROBLEM_FLOATS_MAX]; /* mean gradient of the previous round */
     float gradient[PROBLEM_FLOATS_MAX];
     double losses[EVALUATIONS], first_loss;
     uint32_t evaluations, reached;

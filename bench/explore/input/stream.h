@@ -50,8 +50,8 @@ struct stream_trace {
     size_t count;
 };
 
-/* Reads the jobs of a CSV trace with more than one worker that were submitted within its window.
- * Returns a negative errno, with a text in `error`. */
+/* Reads the arrivals of a CSV trace: of jobs with more than one worker that were submitted within
+ * the window of the trace. Returns a negative errno, with a text in `error`. */
 int stream_read_trace(const char *path, struct stream_trace *ret_trace, char *error,
                       size_t error_bytes);
 

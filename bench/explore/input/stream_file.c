@@ -24,8 +24,8 @@ static void stream_fail(struct stream_source *source, const char *name, const ch
     source->failure = -EINVAL;
 }
 
-/* Returns a number of the stream; if missing, of the constants; if missing there, too, `usual`.
- * Never returns NAN. */
+/* Returns a number of the stream. A number that is missing there is taken from the constants; a
+ * number that is missing in both is `usual`. Never returns NAN. */
 static double stream_number(struct stream_source *source, const char *name, double usual,
                             double least, double most)
 {

@@ -179,7 +179,7 @@ static int world_measure(struct site *site, struct site_trial *t)
     return orders_send(site, &event);
 }
 
-/* Handles the first event of the trial at the present time. False: there is none. */
+/* Handles the first event of the trial at the present time. False: the trial has no event now. */
 static bool world_happen(struct site *site, struct site_trial *t, int *ret_error)
 {
     *ret_error = 0;
@@ -273,7 +273,7 @@ static int world_play(struct site *site)
     while (site->over < count && error == 0) {
         uint64_t next_ns = world_next_ns(site, arrived);
         if (next_ns == SITE_NEVER)
-            return -EPROTO; /* trials would wait forever */
+            return -EPROTO; /* no event is left, and the remaining trials would wait forever */
         site->now_ns = next_ns;
         while (arrived < count && error == 0 &&
                site_ns(site->setting->trials[arrived].submit_s) <= site->now_ns)

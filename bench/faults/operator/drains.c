@@ -18,7 +18,8 @@ static void order(struct drains *d, bool undoes)
     errand_begin(&d->errand, arguments);
 }
 
-/* Undoes a failed drain as well, because a failed command may have had an effect. */
+/* Handles the end of a command. A failed drain is undone as well, because the failed command may
+ * have had an effect. */
 static void take(struct drains *d, int code)
 {
     if (code != 0) {

@@ -1,5 +1,5 @@
-/* One operator's command during `faults`. It runs in the background, may fail when a strike hits
- * the service, and must always end. */
+/* A command of an operator during `faults`. The command runs in the background, may fail when a
+ * strike hits the service, and must always end. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_ERRAND_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_ERRAND_H
 
@@ -26,7 +26,7 @@ struct errand {
 void errand_begin(struct errand *errand, const char *const *arguments);
 /* Returns the exit code of an ended command, once; ERRAND_RUNS while a command runs; -ENOENT if no
  * command was begun. A command that runs for more than a minute is killed and counts as a hang.
- * `waits`: wait for the end. */
+ * `waits`: whether to wait for the end. */
 int errand_end(struct errand *errand, bool waits);
 
 #endif

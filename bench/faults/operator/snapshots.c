@@ -29,7 +29,7 @@ static uint64_t count_different(const float *a, const float *b, uint64_t element
     return count;
 }
 
-/* The service counts rounds from 1, the bench from 0. */
+/* Returns the round of the last broadcast. The service counts rounds from 1, the bench from 0. */
 static uint64_t set_round_of(const struct state_tensor *t) { return t->round - 1 - t->steps; }
 
 /* Compares the tensor with a replay of all steps since its last broadcast. Moments before the first

@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 #define LEDGER_RANKS 4
-#define LEDGER_ROUNDS 1024 /* members differ by at most one round */
+/* number of stored rounds; more than enough, because members differ by at most one round */
+#define LEDGER_ROUNDS 1024
 
 /* A gradient of a rank. `coming`: number of the rank's join, from 1. `count`: number of the push
  * since that join, from 1; 0: no push. */

@@ -40,8 +40,8 @@ struct worker {
     float *gradient, *result;
     float *pushed; /* gradients of all ranks, computed again for the comparison */
     uint32_t count;
-    struct trail trail;   /* record of a job that sums */
-    struct mirror mirror; /* state of a job with an update rule */
+    struct trail trail;   /* pushes in the results so far, for a job that sums */
+    struct mirror mirror; /* expected state of the lanes, for a job with an update rule */
     struct resize resize;
 };
 
@@ -124,8 +124,8 @@ static int come(struct worker *w)
 
 /* --- orders --- */
 
-/* Runs in a separate thread, because the resize waits for a leaving member, which may need further
- * rounds of this worker first. */
+/* Resizes the job. Runs in a separate thread, because the call waits for a leaving member, which
+ * may need further rounds of this worker first. */
 static void *run_resize(void *context)
 {
     struct resize *resize = context;

@@ -1,5 +1,6 @@
-/* One worker of an elastic job. It sums or updates parameters with all present members. Each
- * gradient contains its rank and number, so a result shows which gradients it contains. */
+/* One worker of an elastic job. The worker sums gradients or updates parameters together with all
+ * present members. Each gradient contains its rank and number, so a result shows which gradients it
+ * contains. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_MEMBER_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_MEMBER_H
 
@@ -24,8 +25,8 @@ struct member {
     struct mirror_book *book; /* shared states of a job with an update rule (mirror.h) */
 };
 
-/* Returns at the ordered end, after a removal of the rank by a resize, or after an error: 0, or a
- * negative errno. */
+/* Runs the worker until its ordered end, until a resize removes the rank, or until an error.
+ * Returns 0 or a negative errno. */
 int member_run(const struct member *member);
 
 #endif

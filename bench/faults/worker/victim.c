@@ -23,8 +23,8 @@
 #define LONG_WAIT_NS (4 * NS_PER_S)
 #define TRIES 3 /* number of attempts of a wait that has timed out */
 
-/* The first tensor announces the end of the run. Its memory is private, so lanes cannot read it in
- * place. */
+/* A tensor of the job. The first tensor announces the end of the run. Its memory is private, so
+ * lanes cannot read this memory in place. */
 struct plan {
     uint64_t elements;
     enum gp_rule rule;

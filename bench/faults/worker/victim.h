@@ -1,5 +1,5 @@
-/* One worker of a job under strikes. It pushes gradients for sums or updates, checks every element
- * of every result, and records its longest wait and its last error. */
+/* One worker of a job under strikes. The worker pushes gradients for sums or updates, checks every
+ * element of every result, and records its longest wait and its last error. */
 #ifndef GRADPOOL_BENCH_FAULTS_WORKER_VICTIM_H
 #define GRADPOOL_BENCH_FAULTS_WORKER_VICTIM_H
 
@@ -16,7 +16,7 @@
 
 /* Memory shared with the conductor, one struct for each worker. */
 struct victim_board {
-    _Atomic uint32_t ends; /* the run ends: rank 0 announces the end in a round */
+    _Atomic uint32_t ends; /* whether the run ends: rank 0 then announces the end in a round */
     /* number of stops by the bench; a duration that includes a stop does not count */
     _Atomic uint32_t stops;
     /* number of workers for which the member calls gp_job_resize(); 0: none */
@@ -62,7 +62,8 @@ void victim_leave(struct victim_board *board, gp_job *job);
 int victim_wait(struct victim_board *board, gp_request *request);
 /* Stores the text of the last error for the conductor; returns `code`. */
 int victim_fail(struct victim_board *board, int code);
-/* Returns at the ordered end or after an error of the job: 0, or a negative errno. */
+/* Runs the worker until its ordered end, or until an error of the job. Returns 0 or a negative
+ * errno. */
 int victim_run(const struct victim *victim);
 
 #endif

@@ -76,7 +76,7 @@ int table_open(struct table *table, const char *path, const char *const *names)
     }
     r = next_line(table);
     if (r == 0)
-        table->line = 1; /* the error is in the missing first line */
+        table->line = 1; /* errors name line 1, which is missing */
     if (r == 0)
         return table_complain(table, "expected a first line with the names of columns");
     if (r < 0)

@@ -24,12 +24,12 @@ struct models {
     size_t count;
 };
 
-/* `folder` contains profiles.csv (model, iter_ms; the rows with default_for v100 are used) and a
- * <model>.csv for each model (elements, ready_frac). An error text (TABLE_ERROR_BYTES) names file
- * and line. */
+/* Loads all models. `folder` contains profiles.csv (model, iter_ms; the rows with default_for v100
+ * are used) and a <model>.csv for each model (elements, ready_frac). An error text
+ * (TABLE_ERROR_BYTES) names file and line. */
 int models_load(struct models *models, const char *folder, char *error);
 void models_fini(struct models *models);
-/* Returns NULL if no model has this name. */
+/* Finds a model. Returns NULL if no model has this name. */
 const struct model *models_find(const struct models *models, const char *name);
 /* Returns the number of elements of a scaled tensor; at least one. */
 uint64_t models_elements(const struct model_tensor *tensor, double scale);

@@ -186,7 +186,7 @@ static size_t lanes_to_open(const struct cluster *cluster, const struct job_prof
     return all < open ? 0 : all - open < most ? all - open : most;
 }
 
-/* Describes all open lanes except `but`, and `closed` closed ones. */
+/* Describes all open lanes except the lane `but`, and a number `closed` of closed lanes. */
 static void view_fill(struct view *view, const struct cluster *cluster, size_t job, size_t but,
                       size_t closed)
 {

@@ -24,7 +24,7 @@
 #define TRIED_ROUNDS 50
 /* Shortest length of a trial: its move, 3 windows to settle, and 2 more. */
 #define TRIED_NS UINT64_C(6000000000)
-#define CHUNK_BYTES (2 << 20) /* 512 KiB of each of four workers */
+#define CHUNK_BYTES (2 << 20) /* size of a chunk: 512 KiB of each of four workers */
 
 static double lane_ns_of(const struct job_profile *profile, uint64_t elements)
 {
@@ -179,8 +179,8 @@ static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t 
     return r;
 }
 
-/* Measures on a number of lanes. Each number of lanes is measured in different rounds, as in the
- * service. */
+/* Measures the job on `lanes` lanes. Each number of lanes is measured in different rounds, as in
+ * the service. */
 static int measure(const struct job_profile *profile, uint32_t lanes, uint32_t rounds,
                    struct measurement *ret, char *error)
 {

@@ -373,7 +373,7 @@ static void serve(struct run *run, uint32_t id, double now_ns, uint32_t last)
         set_due(run, id, serve_alone(run, lane));
 }
 
-/* Informs the lane about a piece that will arrive. */
+/* Stores the time at which a piece will arrive at the lane. */
 static void announce(struct run *run, uint32_t id, double arrival_ns)
 {
     struct run_lane *lane = &run->lanes[id];
@@ -533,7 +533,8 @@ static void run_until_end(struct run *run)
 {
     for (uint32_t i = 0; i < run->jobs_count; i++) {
         run->outcomes[i] = (struct queue_outcome){.first = run->warm_rounds};
-        run->states[i].counted_from_ns = run->jobs[i].start_ns; /* there are no warm-up rounds */
+        /* without warm-up rounds the first round counts */
+        run->states[i].counted_from_ns = run->jobs[i].start_ns;
         start_round(run, i, run->jobs[i].start_ns);
     }
     while (run->lanes_count > 0 && run->heap[0].due_ns < run->end_ns)

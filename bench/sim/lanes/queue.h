@@ -17,7 +17,7 @@ struct queue_piece {
     uint32_t lane;
     double ready;   /* fraction of the backward pass after which the piece is complete; ascending */
     double wire_ns; /* time of the piece on the network of a worker */
-    double lane_ns; /* lane time for all workers */
+    double lane_ns; /* lane time of the piece, for all workers */
 };
 
 struct queue_job {
@@ -42,8 +42,8 @@ struct queue_outcome {
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
               uint64_t warm_rounds, struct queue_outcome *ret_outcomes);
 
-/* Simulates the same rounds without other jobs. Returns their total time, and the standard
- * deviation of their lengths (may be NULL). Returns 0 or -ENOMEM. */
+/* Simulates `count` rounds of a job after round `first`, without other jobs. Returns their total
+ * time, and the standard deviation of their lengths (may be NULL). Returns 0 or -ENOMEM. */
 int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, double *ret_elapsed_ns,
                 double *ret_deviation_ns);
 
@@ -51,7 +51,7 @@ int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, dou
 struct queue_ending {
     /* time from a round's first work to its last; 0: the lane has no piece of the job */
     double span_ns;
-    double burst_ns; /* work since the lane was last idle */
+    double burst_ns; /* lane time of the last work, since the lane was last idle */
 };
 
 /* Simulates the ends of the first `count` rounds on each lane without other jobs. `ret_endings` has

@@ -15,7 +15,7 @@
 
 static int stage_create(struct gp_job *job)
 {
-    if (job_tables_create(job) < 0 || !(job->tables->stage = calloc(1, sizeof(struct job_stage))))
+    if (job_tables_create(job) < 0 || !(job->tables->stage = carry_create_stage()))
         return client_error(-ENOMEM, "job '%s': this process has no memory for a stage", job->name);
     for (uint32_t rank = 0; rank < job->workers; rank++)
         ranks_add(job->tables->stage->members, rank);
@@ -71,7 +71,7 @@ static int next_check(const struct stage_call *call)
         return client_error(-EINVAL,
                             "gp_stage_next: rank %u has not ended stage '%s'; call gp_stage_end()",
                             call->job->rank, stage->name);
-    return 0;
+    return carry_check(call);
 }
 
 static void next_set_consistency(struct gp_job *job, const gp_stage_spec *spec)
@@ -121,19 +121,23 @@ static int next_enter(const struct stage_call *call, const struct stage_answer *
 
 /* Before the first stage, and after the last one, all ranks are members without a stage; the call
  * ends this time as gp_stage_end() ends a stage. */
+static int next_agree(const struct stage_call *call, struct stage_answer *ret_answer)
+{
+    struct stage_line line;
+    int error = call->stage->has_ended ? 0 : border_end(call);
+    if (error == 0)
+        error = script_next(call, &line);
+    return error == 0 ? border_ask(call, false, &line, ret_answer) : error;
+}
+
 static int next_run(const struct stage_call *call)
 {
     struct stage_answer answer = {0};
-    struct stage_line line;
     int error = next_check(call);
-    if (error == 0 && !call->stage->has_ended)
-        error = border_end(call);
+    if (error == 0 && !carry_is_open(call))
+        error = next_agree(call, &answer);
     if (error == 0)
-        error = script_next(call, &line);
-    if (error == 0)
-        error = border_ask(call, false, &line, &answer);
-    if (error == 0)
-        error = carry_hand_over(call, answer.ranks);
+        error = carry_hand_over(call, &answer);
     if (error < 0)
         return error;
     pthread_mutex_lock(&call->job->lock);

@@ -36,9 +36,16 @@ int border_ask(const struct stage_call *call, bool ends, const struct stage_line
  * rank have ended. Returns 0, 1 if the stage continues, or an error. */
 int border_end(const struct stage_call *call);
 
-/* carry.c: hands the values of the call's spec over to the ranks of `members` that are not in the
- * former stage. */
-int carry_hand_over(const struct stage_call *call, const uint64_t *members);
+/* carry.c: hands the values of the call's spec over to the members of the next stage (`answer`)
+ * that are not in the former one. After -ETIMEDOUT the hand-over stays open. The next call goes on
+ * with it, and `answer` becomes its stage. */
+int carry_hand_over(const struct stage_call *call, struct stage_answer *answer);
+/* Allocates a stage, with memory for a hand-over behind it; one free() frees both. NULL: no memory
+ * is left. */
+struct job_stage *carry_create_stage(void);
+bool carry_is_open(const struct stage_call *call);
+/* Returns 0, or -EINVAL with a text if the call is not for the stage of the open hand-over. */
+int carry_check(const struct stage_call *call);
 /* Returns the number of bytes of all items. */
 uint64_t carry_bytes(const gp_stage_spec *spec);
 

@@ -433,6 +433,12 @@ int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, 
     return declare(job, &spec, 1, timeout_ns, ret_tensor);
 }
 
+int declare_hidden(struct gp_job *job, const gp_tensor_spec *spec, uint64_t timeout_ns,
+                   struct gp_tensor **ret_tensor)
+{
+    return declare(job, spec, 1, timeout_ns, ret_tensor);
+}
+
 int declare_leader(struct gp_job *job, uint64_t timeout_ns, struct gp_tensor **ret_tensor)
 {
     gp_tensor_spec spec = {.name = NAME_RESERVED "rounds",

@@ -7,6 +7,9 @@
 /* Declares a tensor with a reserved name. All ranks call this function. */
 int declare_internal(struct gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
                      uint64_t timeout_ns, struct gp_tensor **ret_tensor);
+/* Declares a tensor of the library. The ranks of the tensor call this function. */
+int declare_hidden(struct gp_job *job, const gp_tensor_spec *spec, uint64_t timeout_ns,
+                   struct gp_tensor **ret_tensor);
 /* Declares tensors of the library and of the caller in one request, so that a late worker enters
  * all of them at the same time. `specs` is checked. `ret_tensors`: first the tensors of `hidden`.
  * Errors of gp_tensors_declare(). */

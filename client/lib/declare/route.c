@@ -129,15 +129,15 @@ int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 
 /* Announces a landed piece again. A piece counts as announced until the result of its whole tensor
  * is complete (W15). Its input and its landing area are unchanged, and all ranks get the same
- * answer for all pieces. */
+ * answer for all pieces. A piece of a late rank may have the result of a later round. */
 static void route_reopen(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
-    bool is_committed = p->standing == PIECE_IDLE && p->committed == t->round;
+    bool is_committed = p->standing == PIECE_IDLE && p->committed >= t->round;
     if (t->without_result == 0 || p->standing == PIECE_ANNOUNCED || p->is_entering)
         return;
     if (is_committed) {
-        p->committed--;
+        p->committed = t->round - 1;
         t->without_commit++;
     }
     p->standing = PIECE_ANNOUNCED;

@@ -67,7 +67,7 @@ struct gp_job {
     /* counters of reasons to drive the engine while no thread waits (L4) */
     uint32_t queued, unsent, connecting;
     float loss;         /* loss of this iteration; NaN: not set */
-    struct link *spoke; /* link that received the last word; NULL: none, or freed (L24) */
+    struct link *spoke; /* link of the last word, COMMIT or CLOSED; NULL: none, or freed (L24) */
     /* the two newest sets of ranks, for lanes that lack them; index: lowest bit of the round */
     struct record_chosen chosen[2];
     uint64_t stale; /* number of words and records without an open round */

@@ -184,6 +184,7 @@ void settle_taken(struct gp_tensor *t)
 /* Handles CLOSED: the lane has not read the gradient, and has written a later result (W12). */
 static void settle_closed(struct link *l, const struct record_closed *record)
 {
+    l->job->spoke = l;
     struct piece *reported = settle_find_reported(l, record->word);
     if (reported)
         return settle_reported(reported, record->round);

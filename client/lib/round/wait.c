@@ -51,7 +51,7 @@ static void wait_copy_rows(struct gp_request *q)
 }
 
 /* Drives the engine until the request has news. The time of the wait is counted for the lane that
- * sent the last word, because this word ends the wait (L24). */
+ * sent the last word, COMMIT or CLOSED, because this message ends the wait (L24). */
 static bool wait_drive_until(struct gp_request *q, uint64_t began_ns, uint64_t deadline_ns)
 {
     struct gp_job *job = q->job;

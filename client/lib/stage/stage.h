@@ -14,9 +14,10 @@ struct job_stage {
     uint64_t members[RANKS_WORDS];
     uint32_t visits; /* stages in which this rank has worked */
     uint64_t first_clock;
-    bool has_ended;   /* this rank has ended its part, and all other members have */
-    bool is_busy;     /* a thread is in a call on stages */
-    bool is_carrying; /* values are handed over, over tensors of the library */
+    bool has_ended;              /* this rank has ended its part, and all other members have */
+    bool is_busy;                /* a thread is in a call on stages */
+    bool is_carrying;            /* values are handed over, over tensors of the library */
+    struct hand_over *hand_over; /* begun and not over, in the memory behind this struct; or NULL */
     /* Steps of this rank in the stage. */
     uint32_t trial_steps, steps;
     bool is_paused;    /* the trial is over */

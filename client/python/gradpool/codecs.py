@@ -44,8 +44,8 @@ def _head(words, scale):
 
 
 class Codec:
-    """Base class of codecs for gradients of float32. Callers use these methods, on one-dimensional
-    numpy arrays:
+    """Base class of codecs for gradients of float32. Callers use the following methods, whose
+    arguments are one-dimensional numpy arrays:
 
     words(elements)             number of values of `dtype` in the code
     encode(values, draw)        the code; `draw` is a numpy.random.Generator, the same on every rank

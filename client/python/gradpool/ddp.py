@@ -52,7 +52,8 @@ from .errors import GradpoolError, mismatch, Timeout
 
 # Interval of checks for a postponed Ctrl-C during a wait for other ranks.
 _LOOK_MS = 100
-# The end of a script waits this long for open pushes, which exist only after an abandoned step.
+# Time for which the end of a script waits for open pushes. Such pushes exist only after an
+# abandoned step.
 _STOP_S = 2.0
 
 rendezvous.prepare()
@@ -402,14 +403,15 @@ class Attachment:
         return means
 
     def see_out(self, push):
-        """Called after the Future of a push is complete."""
+        """Called when the Future of a push is complete."""
         with self._idle:
             self._open.pop(push, None)
             self._idle.notify_all()
 
     def end_before(self, failed):
-        """Ends earlier pushes that can end. Their failures are reported first: a rank that has
-        found a disagreement leaves the job, which makes later pushes of other ranks fail."""
+        """Ends earlier pushes that are finished, and reports their failures first: a rank that has
+        found a disagreement leaves the job, and later pushes of other ranks fail for this
+        reason."""
         with self._idle:
             earlier = list(itertools.takewhile(lambda push: push is not failed, self._open))
         for push in earlier:

@@ -34,7 +34,7 @@ from ._tensors.full import full_of, sparse_of
 from ._tensors.lengths import Pieces, Push
 from .errors import GradpoolError, mismatch
 
-# Number of tensors that two ranks keep declared for each direction and tag.
+# Maximum number of tensors that two ranks keep declared for one direction and tag.
 _CHANNEL_NAMES_MAX = 8
 
 

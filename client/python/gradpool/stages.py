@@ -183,7 +183,8 @@ class Stage:
             self._has_ended = True
 
     def _finish(self):
-        """Ends the stage if the loop has not. A loop of its own cannot follow a change of ranks."""
+        """Ends the stage unless the loop has ended it. A script's own loop cannot follow a change
+        of the working ranks."""
         if self._has_ended:
             return
         self._pass_border()

@@ -32,8 +32,8 @@ static bool read_line(const char *folder, const char *name, char *line, size_t l
     return is_read;
 }
 
-/* Reads the groups from the path's end up to the root. In a container the path may not be mounted;
- * the container's own group is then the root of the mount. */
+/* Reads the limits of all groups, from the end of the path up to the root. In a container the path
+ * may not be mounted; the container's own group is then the root of the mount. */
 static void look_along(const char *mount, char *path, bool is_unified, const struct controller *c)
 {
     for (;;) {
@@ -88,8 +88,8 @@ static void look_at_all(const char *root, const struct controller *c)
 
 /* ---- CPU time ---- */
 
-/* Parses "50000 100000" or "max 100000". Version 1 has the numbers in two files, and -1 for no
- * limit. */
+/* Parses "50000 100000" or "max 100000". Version 1 stores the two numbers in two files, with -1 for
+ * no limit. */
 static double cores_of(const char *folder, bool is_unified)
 {
     char line[128];

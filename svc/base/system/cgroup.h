@@ -1,6 +1,6 @@
-/* CPU time and memory that control groups (version 1 and 2) allow this process: the least of its
- * own group and all parent groups. `root` is "", except in tests, which create their own /proc and
- * /sys below it. */
+/* CPU time and memory that control groups (version 1 and 2) allow this process: the smallest limit
+ * of its own group and of all parent groups. `root` is "", except in tests, which create their own
+ * /proc and /sys below it. */
 #ifndef GRADPOOL_BASE_SYSTEM_CGROUP_H
 #define GRADPOOL_BASE_SYSTEM_CGROUP_H
 
@@ -13,7 +13,7 @@ double cgroup_cores(const char *root);
 
 struct cgroup_memory {
     uint64_t limit_bytes; /* 0: no limit */
-    /* memory left below the limit after the kernel has reclaimed all that it can */
+    /* memory that is left below the limit, if the kernel reclaims all memory that it can */
     uint64_t left_bytes;
     char file[CGROUP_FILE_BYTES]; /* path of the file with the limit; may be truncated */
 };

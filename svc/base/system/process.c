@@ -34,8 +34,8 @@ static uint64_t hash(uint64_t seed, const char *text)
 }
 
 /* Returns /proc/PID/stat from the closing parenthesis after the name on, or NULL if there is no
- * such process. The name, the second field, may contain any character, so fields are counted from
- * there. */
+ * such process. The name, which is the second field, may contain any character, so the fields are
+ * counted from its end. */
 static const char *read_stat(uint32_t pid, char line[1024])
 {
     return read_of(pid, "stat", line, 1024) ? strrchr(line, ')') : NULL;
@@ -80,8 +80,8 @@ uint64_t process_namespace(void)
     return strtol(self, NULL, 10) == getpid() ? namespace.st_ino : 0;
 }
 
-/* Reads the line NSpid of /proc/PID/status. It has one number for each namespace; the last is the
- * process's own. */
+/* Reads the line NSpid of /proc/PID/status. The line has one number for each PID namespace; the
+ * last number is the one in the process's own namespace. */
 uint32_t process_own_number(uint32_t pid)
 {
     char status[1 << 16]; /* large, because the list of the user's groups precedes this line */

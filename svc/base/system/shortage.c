@@ -33,8 +33,8 @@ static const struct limit_words *find_words(int code, enum shortage_of what)
     return NULL;
 }
 
-/* Returns whether the address space is limited. Then EAGAIN can also mean that a thread's stack has
- * no room. Such a limit is rarely set by mistake. */
+/* Returns whether the address space is limited. If it is, EAGAIN can also mean that there is no
+ * address space for the stack of a thread. */
 static bool stacks_are_limited(void)
 {
     struct rlimit value;

@@ -15,8 +15,8 @@ enum shortage_of {
     SHORTAGE_THREADS, /* threads and processes: EAGAIN means that the limit is exceeded */
 };
 
-/* Returns err_text(code). If the code means a limit, the limit's name, its value and how to
- * raise it are appended. The text is in the buffer. */
+/* Returns err_text(code). If the code means that a limit was exceeded, the text also has the
+ * limit's name, its value and how to raise the limit. The text is in the buffer. */
 const char *shortage_text(int code, enum shortage_of what, char *buffer, size_t buffer_bytes);
 
 /* Returns whether a file may grow to `bytes` (RLIMIT_FSIZE). Callers check this first, because

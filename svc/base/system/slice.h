@@ -4,9 +4,9 @@
 
 #include <stdint.h>
 
-/* Sets the time slice of the calling thread, and of threads and children that it starts later.
- * Policy and niceness do not change. The kernel limits the slice to 0.1 to 100 ms. No effect before
- * Linux 6.12, or under real-time policies. */
+/* Sets the time slice of the calling thread, and of threads and children that the thread starts
+ * later. Policy and niceness do not change. The kernel accepts slices of 0.1 to 100 ms. The call
+ * has no effect before Linux 6.12, or under real-time policies. */
 void slice_set(uint64_t ns);
 
 #endif

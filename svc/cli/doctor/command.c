@@ -8,8 +8,8 @@
 
 const struct knob doctor_knobs[] = {
     [OPERATOR_ENDPOINT] = {"endpoint", "URL",
-                           "the service to look at, too, with the key that GRADPOOL_KEY "
-                           "or GRADPOOL_KEY_FILE gives (default: none)",
+                           "service to check as well, with the key in GRADPOOL_KEY or "
+                           "GRADPOOL_KEY_FILE (default: none)",
                            KNOB_VARIABLE},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of text (default: off)"},
     {0},
@@ -29,11 +29,13 @@ int cli_doctor(int argc, char **argv, const struct cli_machine *machine)
         .name = "gradpool doctor",
         .knobs = doctor_knobs,
         .set = operator_set,
-        .before = "Looks at what gradpool needs of this host, of Python here, and of a service, "
-                  "and says what to do where something is missing.",
-        .after = "Examples:\n  gradpool doctor\n  gradpool doctor --endpoint "
-                 "gradpool://node7:7077\n\nExit code: 0 nothing has failed (a warning is no "
-                 "failure); 1 something has; 2 a mistake on the command line."};
+        .before = "Checks this host, its Python and a service for everything that gradpool "
+                  "needs. Each warning and each failure is printed with advice.",
+        .after = "Examples:\n"
+                 "  gradpool doctor\n"
+                 "  gradpool doctor --endpoint gradpool://node7:7077\n\n"
+                 "Exit code: 0 no check has failed (a warning is no failure); 1 a check has "
+                 "failed; 2 a mistake on the command line."};
     static struct view_checks checks;
     struct operator_options o = {0};
     knobs_parse(&command, argc, argv, &o);

@@ -66,12 +66,13 @@ const struct knob_command aggregator_command = {
              "  gradpool aggregator --join node7:7077\n"
              "  gradpool aggregator --join 10.0.0.7:7077 --cores 0-15 --interface eth1\n\n"
              "An option can be given as the environment variable in brackets, or as a key of the "
-             "section [aggregator] of the configuration file. The command line wins over the "
-             "variable, the variable over the file.\n\n"
-             "After SIGTERM, SIGHUP or Ctrl-C what the aggregator has moves to others while "
-             "jobs train, then it ends; a second SIGTERM or Ctrl-C ends it at once. Exit code: "
-             "0 ended so, 1 could not start or was refused, 2 for a mistake on the command "
-             "line, in a variable or in the file."};
+             "section [aggregator] of the configuration file. The command line takes precedence "
+             "over the variable, and the variable over the file.\n\n"
+             "After SIGTERM, SIGHUP or Ctrl-C the tasks and state of the aggregator move to "
+             "other aggregators while jobs train, and the process ends. A second SIGTERM or "
+             "Ctrl-C ends the process at once. Exit code: 0 after such an end, 1 if the "
+             "aggregator could not start or was refused, 2 for a mistake on the command line, in "
+             "a variable or in the file."};
 
 void cli_aggregator_parse(int argc, char **argv, struct cli_aggregator *ret_options)
 {

@@ -60,8 +60,8 @@ static const struct config_part *config_find_part(const struct config_reader *c,
     return NULL;
 }
 
-/* Checks a heading here, because inih reports a section only together with its first key, and
- * ignores the text after "]". */
+/* Checks a heading. inih reports a section only together with its first key, and ignores the text
+ * after "]", so the heading is checked here. */
 static void config_check_heading(struct config_reader *c, const char *line)
 {
     char expected[64];
@@ -119,7 +119,8 @@ static void config_check_line(struct config_reader *c, char *buffer, int buffer_
 static char *config_next_line(char *buffer, int buffer_bytes, void *context)
 {
     struct config_reader *c = context;
-    /* makes the last zero in the buffer the terminator from fgets() */
+    /* fills the buffer, so that the last zero byte in it is the terminator that fgets() has
+     * written */
     memset(buffer, ' ', (size_t)buffer_bytes);
     if (c->failed_line || !fgets(buffer, buffer_bytes, c->stream))
         return NULL;

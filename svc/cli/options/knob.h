@@ -55,7 +55,7 @@ struct knob_section {
     const char *title;  /* NULL: the only section of the command */
     const char *intro;  /* text below the heading on the page; NULL: none */
     const char *column; /* heading of the column with the help; NULL: "meaning" */
-    const char *prefix; /* prefix of each text in the help, but not on the page; NULL: none */
+    const char *prefix; /* text before each help text, but not on the page; NULL: none */
 };
 
 struct knob_command {

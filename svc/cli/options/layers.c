@@ -42,8 +42,8 @@ static const char *layer_variable(const struct knob_command *command, int index,
     return value && *value ? value : NULL;
 }
 
-/* Returns whether the process has a grant, so that `serve` has started it. `serve` has already read
- * the configuration file for this aggregator. */
+/* Returns whether this process has a grant, which means that `serve` has started it. `serve` has
+ * already read the configuration file for such an aggregator. */
 static bool layers_have_secret(const struct layers *l)
 {
     char name[64];

@@ -22,14 +22,15 @@ enum { WORKERS = OPERATOR_KNOBS, PERIOD, LANE_TIME, LOSS_LIMIT, JOB };
 const struct knob plan_knobs[] = {
     [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of tables"},
-    [WORKERS] = {"workers", "N", "of the job (default: 2)"},
+    [WORKERS] = {"workers", "N", "number of workers of the job (default: 2)"},
     [PERIOD] = {"period", "MS",
-                "of a round, without other jobs (default: as the job ran before under its name; "
-                "one of which nothing is known is measured first)"},
+                "time of a round without other jobs (default: the time measured when the job of "
+                "this name ran before; the service measures an unknown job first)"},
     [LANE_TIME] = {"lane-time", "MS",
-                   "of a round, all lanes together (default: what bytes take of other jobs here)"},
-    [LOSS_LIMIT] = {"loss-limit", "PERCENT", "of its own (default: none)"},
-    [JOB] = {"job", "NAME", "under which it has run before", KNOB_VARIABLE},
+                   "lane time of a round, summed over all lanes (default: computed from the "
+                   "bytes, with the lane time a byte of the other jobs)"},
+    [LOSS_LIMIT] = {"loss-limit", "PERCENT", "loss limit of the job (default: none)"},
+    [JOB] = {"job", "NAME", "name under which the job has run before", KNOB_VARIABLE},
     {0},
 };
 
@@ -141,16 +142,17 @@ int cli_plan(int argc, char **argv)
         .knobs = plan_knobs,
         .set = set,
         .operand = set_file,
-        .before = "The dry run of gradpool: says where a job with the tensors of FILE would be "
-                  "placed now, what "
-                  "that would cost it and the jobs there, or why it would be refused. Nothing is "
-                  "changed. FILE is CSV; its first line names the columns, `name` and `elements` "
-                  "(and `dtype`) among them, as in bench/models.",
+        .before = "Shows on which lanes a job with the tensors of FILE would be placed now, and "
+                  "how much slower this job and the other jobs there would become; or why the "
+                  "job would be refused. The service does not change. FILE is CSV. Its first "
+                  "line names the columns: `name`, `elements` and, if wanted, `dtype`, as in "
+                  "bench/models.",
         .after =
-            "Examples:\n  gradpool plan model.csv --workers 4 --period 120 --lane-time 40\n  "
-            "gradpool plan model.csv --job resnet-7 --json\n\nExit code: 0 it would be placed; "
-            "1 failed; 2 a mistake on the command line or in the file; 3 it would be refused, "
-            "or no service there."};
+            "Examples:\n"
+            "  gradpool plan model.csv --workers 4 --period 120 --lane-time 40\n"
+            "  gradpool plan model.csv --job resnet-7 --json\n\n"
+            "Exit code: 0 the job would be placed; 1 failed; 2 a mistake on the command line or "
+            "in the file; 3 the job would be refused, or no service there."};
     struct plan p = {.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT},
                      .request = MESSAGE_PART(PlanRequest, plan_request, .workers = 2)};
     knobs_parse(&command, argc, argv, &p);

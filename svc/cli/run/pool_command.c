@@ -21,7 +21,7 @@
 #define JOB_BYTES_MAX 127
 #define SITE_BYTES_MAX 64
 
-/* Connection of the thread that looks at the job; NULL: none. */
+/* Connection of the thread that requests the state of the job; NULL: none. */
 struct pool_sight {
     const char *endpoint;
     struct channel *channel;
@@ -136,8 +136,8 @@ static int sight_look(void *context, const char *job, struct pool_look *ret_look
 
 /* --- command --- */
 
-/* The pool may have the key of a tenant. Its workers are dumpable again when they have executed
- * their program. */
+/* Prevents other processes of this user from reading the memory of the pool, which may contain the
+ * key of a tenant. A worker is dumpable again after it has executed its program. */
 static void protect_key(void) { (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
 static bool is_name(const char *text)
@@ -193,5 +193,6 @@ int run_pool(const struct run_pool *o)
                                          .calls_context = &site};
     int code = pool_run(&options);
     fflush(NULL);
-    _exit(code); /* no exit handler of a library runs beside the thread of the looks */
+    /* no exit handler of a library may run while the thread that requests the state still runs */
+    _exit(code);
 }

@@ -50,13 +50,15 @@ static void resize_parse(int argc, char **argv, struct resize *ret_resize)
         .knobs = resize_knobs,
         .set = resize_set,
         .operand = resize_set_operand,
-        .before = "Changes the number of workers of a job in training. The highest ranks leave "
-                  "after their step; missing ranks are started by `gradpool run --workers-max', "
-                  "or by hand. The command does not wait for them: see `gradpool jobs JOB'.",
-        .after = "Examples:\n  gradpool resize digits 4\n\n"
-                 "The job has joined with workers_max, the most that it can have. Exit code: 0 "
-                 "changed; 1 failed; 2 a mistake on the command line; 3 no service there, or no "
-                 "such job."};
+        .before = "Changes the number of workers of a job in training. If the number falls, the "
+                  "highest ranks leave after their step. If the number grows, `gradpool run "
+                  "--workers-max' starts the missing ranks; without it, start them by hand. The "
+                  "command does not wait for the ranks: see `gradpool jobs JOB'.",
+        .after = "Examples:\n"
+                 "  gradpool resize digits 4\n\n"
+                 "The largest number is the workers_max with which the job has joined. Exit "
+                 "code: 0 the number was changed; 1 failed; 2 a mistake on the command line; 3 "
+                 "no service there, or no such job."};
     *ret_resize = (struct resize){.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT}};
     knobs_parse(&command, argc, argv, ret_resize);
 }

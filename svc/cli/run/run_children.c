@@ -22,7 +22,7 @@
 /* Seconds in which the processes have to end: after the forwarded signal, and after SIGTERM. */
 #define ASKED_S 10
 #define TOLD_S 5
-/* A signal that was sent to a process and to its group arrives twice within this time. */
+/* Maximum time between the two arrivals of a signal that was sent to a process and to its group. */
 #define ECHO_NS (200 * NS_PER_MS)
 
 /* Steps by which the processes are ended, in this order. */
@@ -46,7 +46,8 @@ struct children {
     int signal_fd, code;
     uint32_t outputs_count, alive;
     enum ending ending;
-    uint64_t since_ns, next_ns; /* beginning of the present step, and of the next one */
+    /* time at which the present step began, and at which the next one begins */
+    uint64_t since_ns, next_ns;
 };
 
 /* Ends an unfinished line of a worker before this process prints a line. */

@@ -37,14 +37,16 @@ const struct knob run_knobs[] = {
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
              KNOB_VARIABLE},
-    [NODES] = {"nodes", "N", "hosts that run as many workers each (default: 1)", KNOB_VARIABLE},
-    [NODE] = {"node", "I", "which of them this is, from 0 (default: 0)", KNOB_VARIABLE},
+    [NODES] = {"nodes", "N", "number of hosts, each with --workers workers (default: 1)",
+               KNOB_VARIABLE},
+    [NODE] = {"node", "I", "number of this host among --nodes, from 0 (default: 0)", KNOB_VARIABLE},
     [MASTER] = {"master", "HOST:PORT",
-                "where PyTorch's ranks meet: a port of node 0 that is free "
-                "(default: one of this host; needed with --nodes)",
+                "address at which PyTorch's ranks find each other: a free port of node 0 "
+                "(default: a port of this host; needed with --nodes)",
                 KNOB_VARIABLE},
     [PLAIN] = {"plain", NULL,
-               "workers print to where this would, their bytes as they are, without their rank"},
+               "workers write directly to standard output and error of this command, without "
+               "their rank"},
     {0},
 };
 
@@ -114,11 +116,14 @@ static void parse(int argc, char **argv, struct run *ret_run)
         .knobs = run_knobs,
         .set = set,
         .program = set_program,
-        .before = "Runs a program once for each worker and tells each its place: RANK, LOCAL_RANK, "
-                  "WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as torchrun does, "
-                  "GRADPOOL_JOB and GRADPOOL_ENDPOINT. Each line that they print has its rank "
-                  "before it. When one fails the others are ended, and when this is, all are.",
-        .after = "Examples:\n  gradpool run --workers 4 python3 train.py --epochs 3\n"
+        .before = "Runs a program once for each worker. Each worker has the variables RANK, "
+                  "LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT, as "
+                  "with torchrun, and GRADPOOL_JOB and GRADPOOL_ENDPOINT. Each line of a "
+                  "worker's output begins with its rank. If a worker fails, the other workers "
+                  "are ended. If this command ends, all workers are ended (except with "
+                  "--workers-max).",
+        .after = "Examples:\n"
+                 "  gradpool run --workers 4 python3 train.py --epochs 3\n"
                  "  gradpool run --nodes 2 --node 1 --master node0:29500 --job big --workers 8 "
                  "python3 train.py\n\n"
                  "Beside torchrun, which does not start on Debian 12 (PyTorch 1.13) unless it "

@@ -76,8 +76,8 @@ static void show(struct run_output *o, size_t bytes)
 
 /* --- complete text --- */
 
-/* Returns the number of bytes up to the last line end. Whether CR is a line end is known only after
- * the next byte. */
+/* Returns the number of bytes up to the last line end. The last CR counts only after the next byte
+ * has arrived, because LF may follow. */
 static size_t whole_lines(const struct run_output *o)
 {
     size_t end = o->have;

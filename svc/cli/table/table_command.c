@@ -1,6 +1,6 @@
-/* gradpool table: lists the tables of keyed rows of jobs, writes the rows of one to a file, or
- * stores the rows of a file in a new table. A table ends with its job, so there is no order to drop
- * one. svc/coordinator/RULES.md: K102; svc/state/README.md: D4. */
+/* gradpool table: lists the tables of keyed rows of jobs, writes the rows of a table to a file, or
+ * stores the rows of a file in a new table. A table ends with its job, so no order drops a table.
+ * svc/coordinator/RULES.md: K102; svc/state/README.md: D4. */
 #include "svc/cli/table/table.h"
 
 #include "svc/channel/table_spec.h"
@@ -42,6 +42,7 @@ struct table_talk {
     const Gradpool__Wire__TableFileReply *what;
     char *rows; /* memory of one part */
     uint64_t count;
+    uint64_t largest_key; /* of the rows of the file, in an import */
 };
 
 /* ---- the command line ---- */
@@ -89,15 +90,15 @@ static void table_parse(int argc, char **argv, struct table_wish *ret_wish)
         .set = table_set,
         .operand = table_operand,
         .before =
-            "list shows the tables of keyed rows of all jobs, or of one job: rows, memory, keys of "
-            "pulls and pushes, the smallest clock, and the rank that is furthest behind.\n\n"
+            "list shows the tables of keyed rows of all jobs, or of one job: rows, memory, keys "
+            "of pulls and pushes, the smallest clock, and the rank that is furthest behind.\n\n"
             "export writes keys, values and moments of a table to a file on this host while the "
             "job trains. With consistency bsp all rows are of one clock. Otherwise each lane is "
-            "read between two pushes. Pushes wait meanwhile, at most 20 s. The file is whole or "
-            "not there.\n\n"
+            "read between two pushes. Pushes wait meanwhile, at most 20 s. The command never "
+            "leaves an incomplete file.\n\n"
             "import stores the rows of such a file in a table of another job, with any number of "
-            "shards, that has the same dim, dtype, rule and initial values, and no rows yet. Pulls "
-            "and pushes wait meanwhile. If an import ends early, the job fails.",
+            "shards, that has the same dim, dtype, rule and initial values, and no rows yet. "
+            "Pulls and pushes wait meanwhile. If an import ends early, the job fails.",
         .after = "Examples:\n  gradpool table list words --json\n"
                  "  gradpool table export words users /backup/users.table\n"
                  "  gradpool table import words-2 users /backup/users.table\n\n"
@@ -225,12 +226,21 @@ static int table_export(struct table_talk *t, struct err *err)
 
 /* ---- import ---- */
 
+static void import_note_keys(struct table_talk *t, const struct table_file *f, int64_t bytes)
+{
+    for (const char *row = t->rows; row < t->rows + bytes; row += f->row_bytes) {
+        uint64_t key;
+        memcpy(&key, row, sizeof key);
+        t->largest_key = key > t->largest_key ? key : t->largest_key;
+    }
+}
+
 /* Reads the whole file once before the import begins, so that a damaged file changes no table. */
 static int import_check(struct table_talk *t, struct table_file *f, struct err *err)
 {
     int64_t bytes;
     while ((bytes = table_file_next(f, t->rows, err)) > 0)
-        continue;
+        import_note_keys(t, f, bytes);
     table_file_rewind(f);
     return (int)bytes;
 }
@@ -260,11 +270,19 @@ static int import_all(struct table_talk *t, struct table_file *f, struct err *er
     return error;
 }
 
-/* Ends the hold without an effect if the file does not fit. */
+/* Compares the file with the table. If they do not match, ends the hold; no row has changed. */
 static int import_match(struct table_talk *t, const struct table_file *f, struct err *err)
 {
+    const struct table_wish *w = t->wish;
     const struct table_terms terms = table_spec_terms(t->what->spec);
-    return table_file_match(&f->head, &terms, t->wish->table, err);
+    int error = table_file_match(&f->head, &terms, w->table, err);
+    if (error < 0 || terms.keys == 0 || f->head.rows == 0 || t->largest_key < terms.keys)
+        return error;
+    return err_set(err, -ERANGE,
+                   "file %s has key %" PRIu64 ", but table '%s' of job %s has keys below %" PRIu64
+                   "; declare the table with keys of %" PRIu64 " or more (0: any key)",
+                   w->path, t->largest_key, w->table, w->options.job, terms.keys,
+                   t->largest_key + 1);
 }
 
 static int import_file(struct table_talk *t, struct table_file *f, struct err *err)

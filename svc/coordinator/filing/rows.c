@@ -181,7 +181,8 @@ void filing_end(struct filing *f, uint64_t steps)
     int error = 0;
     for (size_t at = 0; error == 0 && at < f->lanes_count; at++) {
         WIRE(TableBulk)
-        m = MESSAGE_PART(TableBulk, table_bulk, .has_steps = f->is_import, .steps = steps);
+        m = MESSAGE_PART(TableBulk, table_bulk, .has_steps = f->is_import, .steps = steps,
+                         .clock = f->is_import ? f->clock : 0);
         m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_CONTINUE;
         error = filing_call(f, at, m, filing_has_ended);
     }

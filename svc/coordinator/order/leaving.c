@@ -25,13 +25,19 @@
 #define LOSES_BYTES 768
 /* default time to wait for the next local aggregator */
 #define NEXT_NS (5 * NS_PER_S)
+/* length of the phase of reports before the deadline: a part of the time, and at most this long */
+#define REPORT_PART 4
+#define REPORT_MOST_NS (5 * NS_PER_S)
 
 struct leaving {
     struct aggregator *aggregator;
     uint64_t by_ns;       /* deadline at which the aggregator ends in any case */
     uint64_t start_by_ns; /* until then, tasks wait for the next local aggregator to start */
+    uint64_t report_ns;   /* begin of the phase in which one report after another is requested */
     uint64_t pause_ns;    /* pause before the next order */
     bool is_moving;       /* an order is in progress */
+    bool is_asked;        /* a request for a report is open */
+    bool is_reported;     /* the stored report is of this phase */
     bool is_over;         /* the aggregator was requested to drain */
     char why[256];        /* why tasks did not move in the last order */
     struct timer timer;
@@ -114,9 +120,11 @@ static bool keeps_state(const struct tensor *tensor)
            tensor->terms.quorum == QUORUM_ANY;
 }
 
-static bool is_copied(const struct job *job, const struct share *share)
+/* Returns whether the lane's states are known to have copies or to need none. A report from before
+ * the phase of reports does not count: it may be from before the first update of the job. */
+static bool is_copied(const struct aggregator *a, const struct job *job, const struct share *share)
 {
-    const WIRE(JobUse) *use = jobs_use_of(job, share);
+    const WIRE(JobUse) *use = a->leaving->is_reported ? jobs_use_of(job, share) : NULL;
     return use && use->states > 0 && (uint64_t)use->copied + use->empty == use->states;
 }
 
@@ -126,7 +134,7 @@ static size_t count_lost(const struct aggregator *a, const struct job *job)
     size_t count = 0;
     for (size_t i = 0; i < job->shares_count; i++) {
         const struct share *share = &job->shares[i];
-        if (share->lane->aggregator == a && share->pieces > 0 && !is_copied(job, share))
+        if (share->lane->aggregator == a && share->pieces > 0 && !is_copied(a, job, share))
             count += count_tensors(a, job, share->lane, keeps_state);
     }
     return count;
@@ -150,6 +158,15 @@ static void name_losses(const struct aggregator *a, char *text)
     }
     if (*text && *a->leaving->why)
         text_append(text, LOSES_BYTES, " (%s)", a->leaving->why);
+}
+
+/* Returns whether a job has state on the aggregator, with or without copies. */
+static bool has_states(const struct aggregator *a)
+{
+    list_for_each_entry (const struct job, job, &a->service->jobs, link)
+        if (count_tensors(a, job, NULL, keeps_state) > 0)
+            return true;
+    return false;
 }
 
 /* --- the end --- */
@@ -212,11 +229,14 @@ static void let_go(struct aggregator *a)
 
 /* --- steps --- */
 
+/* Schedules the next check. In the phase of reports the pause is short. */
 static void look_again(struct aggregator *a, uint64_t pause_ns)
 {
-    uint64_t at_ns = clock_now_ns() + pause_ns;
-    timer_start(a->service->loop, &a->leaving->timer,
-                at_ns < a->leaving->by_ns ? at_ns : a->leaving->by_ns);
+    const struct leaving *l = a->leaving;
+    uint64_t now_ns = clock_now_ns(), at_ns = now_ns + pause_ns;
+    uint64_t report_ns = now_ns < l->report_ns ? l->report_ns : now_ns + PAUSE_NS;
+    at_ns = at_ns < report_ns ? at_ns : report_ns;
+    timer_start(a->service->loop, &a->leaving->timer, at_ns < l->by_ns ? at_ns : l->by_ns);
 }
 
 static void pause_a_while(struct aggregator *a)
@@ -225,6 +245,46 @@ static void pause_a_while(struct aggregator *a)
     uint64_t next_ns = l->pause_ns ? 2 * l->pause_ns : PAUSE_NS;
     l->pause_ns = next_ns < PAUSE_MOST_NS ? next_ns : PAUSE_MOST_NS;
     look_again(a, l->pause_ns);
+}
+
+/* The first report is considered at once, because the end may wait for it. */
+static void leaving_got_report(struct service *s, void *data, const envelope *reply, int code,
+                               const char *text)
+{
+    struct aggregator *a = aggregator_find(s, *(const uint32_t *)data);
+    struct leaving *l = a ? a->leaving : NULL;
+    if (!l || l->is_over)
+        return;
+    bool is_first = !l->is_reported;
+    l->is_asked = false;
+    l->is_reported |= reply && reply->body_case == BODY(STATS_REPLY) && stats_keep(a, reply);
+    if (is_first && l->is_reported)
+        look_again(a, 0);
+}
+
+/* Requests the next report in the phase of reports. */
+static void leaving_request_report(struct aggregator *a)
+{
+    struct leaving *l = a->leaving;
+    if (l->is_asked || clock_now_ns() < l->report_ns || !has_states(a))
+        return;
+    l->is_asked =
+        stats_request(a, 0, REPORT_MOST_NS, leaving_got_report, &a->id, sizeof a->id) == 0;
+}
+
+/* Lets the aggregator go before its deadline. If it has states, a report is awaited. */
+static void let_go_early(struct aggregator *a)
+{
+    struct leaving *l = a->leaving;
+    uint64_t now_ns = clock_now_ns(), end_ns = now_ns + REPORT_MOST_NS;
+    if (l->is_reported || !has_states(a))
+        return let_go(a);
+    if (now_ns < l->report_ns)
+        l->report_ns = now_ns;
+    if (end_ns < l->by_ns)
+        l->by_ns = end_ns;
+    leaving_request_report(a);
+    look_again(a, REPORT_MOST_NS);
 }
 
 /* Handles the end of an order. If jobs were busy or lanes were full, another order follows. */
@@ -251,7 +311,7 @@ static bool waits_for_next(const struct aggregator *a)
 
 static void move(struct aggregator *a)
 {
-    timer_start(a->service->loop, &a->leaving->timer, a->leaving->by_ns);
+    look_again(a, a->leaving->by_ns);
     a->leaving->is_moving = true;
     if (order_leave(a, moved))
         return;
@@ -270,10 +330,11 @@ static void check(struct aggregator *a)
         return let_go(a);
     if (a->state != AGGREGATOR_UP)
         return look_again(a, l->by_ns); /* a returning aggregator announces its end again */
+    leaving_request_report(a);
     if (l->is_moving)
-        return;
+        return look_again(a, l->by_ns);
     if (is_hopeless || (!has_tasks(a) && !has_tables(a) && !has_copies(a)))
-        return let_go(a);
+        return let_go_early(a);
     if (has_tasks(a) && others_are_up(s) && !waits_for_next(a))
         return move(a);
     pause_a_while(a);
@@ -286,6 +347,13 @@ static void look(struct timer *timer)
 
 /* --- beginning --- */
 
+static void leaving_set_end(struct leaving *l, uint64_t by_ns)
+{
+    uint64_t now_ns = clock_now_ns(), part_ns = by_ns > now_ns ? (by_ns - now_ns) / REPORT_PART : 0;
+    l->by_ns = by_ns;
+    l->report_ns = by_ns - (part_ns < REPORT_MOST_NS ? part_ns : REPORT_MOST_NS);
+}
+
 static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
 {
     struct leaving *l = calloc(1, sizeof *l);
@@ -295,7 +363,7 @@ static struct leaving *leaving_create(struct aggregator *a, uint64_t by_ns)
     if (!l)
         return NULL;
     l->aggregator = a;
-    l->by_ns = by_ns;
+    leaving_set_end(l, by_ns);
     l->start_by_ns = now_ns + (wait_ns < half_ns ? wait_ns : half_ns);
     timer_init(&l->timer, look);
     return l;
@@ -312,7 +380,7 @@ static void begin(struct aggregator *a, uint64_t by_ns)
     if (!a->leaving)
         return;
     if (by_ns < a->leaving->by_ns)
-        a->leaving->by_ns = by_ns;
+        leaving_set_end(a->leaving, by_ns);
     if (is_first) {
         log_info("%s begins to end: its tasks and copies move to others, within %.1f s",
                  AGGREGATOR_NAME(a), (double)left_ns / NS_PER_S);

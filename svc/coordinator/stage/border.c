@@ -438,12 +438,14 @@ void stages_check(struct job *job)
 void stages_rank_left(const struct session *session)
 {
     struct stages *s = session->job->ranks->stages;
-    char text[ERR_TEXT_BYTES];
+    char text[ERR_TEXT_BYTES], place[STAGE_NAME_BYTES_MAX + 32] = "before a stage";
     if (!s)
         return;
+    if (*s->terms->name)
+        snprintf(place, sizeof place, "inside stage '%s'", s->terms->name);
     snprintf(text, sizeof text,
-             "rank %u has left job %.127s inside stage '%s', and the border after it needs all "
-             "ranks; call gp_job_leave() after the last stage",
-             session->rank, session->job->name, s->terms->name);
+             "rank %u has left job %.127s %s, and the next border between stages needs all ranks; "
+             "call gp_job_leave() after the last stage",
+             session->rank, session->job->name, place);
     border_fail_all(s, -EPIPE, text);
 }

@@ -529,7 +529,7 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     return 0;
 }
 
-/* The running libfabric reports only two numbers. */
+/* At run time libfabric reports only the first two numbers of its version. */
 void fabric_ofi_library(struct library *ret_row)
 {
     uint32_t now = fi_version();

@@ -10,8 +10,8 @@
 #include <rdma/fi_errno.h>
 #include <string.h>
 
-/* One of this many sends requests a completion. The completion is valid for all earlier sends, too
- * (O10). */
+/* One of SENDS_A_COMPLETION sends requests a completion, which proves that all earlier sends have
+ * ended, too (O10). */
 #define SENDS_A_COMPLETION 16
 
 _Static_assert(sizeof(struct ofi_frame) + sizeof(struct ofi_lend) <= OFI_SEND_BYTES, "fits");

@@ -89,7 +89,7 @@ static int transfer_start(struct ofi_conn *c, uint32_t id, uint64_t offset, void
 }
 
 /* A word without bytes is sent as a message, because the `tcp` provider refuses an empty write
- * without a valid region. The provider copies the frame (FI_INJECT). */
+ * without a valid region. The provider copies the frame (FI_INJECT), so no buffer stays in use. */
 int ofi_transfer_notify(struct ofi_conn *c, uint32_t word, void *context)
 {
     struct ofi_frame frame = {.kind = OFI_MESSAGE_NOTIFY, .value = word};

@@ -1,6 +1,6 @@
-/* Life of a connection of fabric_shm, the same for lane and worker: creation, checks, end, release.
- * A connection ends once (S6). Its memory is freed in the poll after its last event. struct
- * shm_side has the steps in which the two ends differ. */
+/* Life of a connection of fabric_shm: creation, checks, end, release. This code is the same for
+ * lane and worker; struct shm_side contains the steps that differ. A connection ends once (S6). Its
+ * memory is freed in the poll after its last event. */
 #include "svc/fabric/shm/conn.h"
 
 #include "svc/fabric/shm/map/lent.h"

@@ -63,7 +63,7 @@ struct shm_fabric {
 };
 
 struct shm_completion {
-    enum fabric_event_kind kind; /* READ or WRITTEN */
+    enum fabric_event_kind kind; /* FABRIC_EVENT_READ or FABRIC_EVENT_WRITTEN */
     void *context;
 };
 
@@ -78,7 +78,7 @@ struct shm_conn {
     bool open_due;    /* OPEN is to be reported */
     bool pushed;      /* a record was added to the ring since the last flush */
     bool room_wanted; /* a function has returned -EAGAIN: ROOM will be reported */
-    bool socket_full; /* the socket had no room for the descriptor of a region */
+    bool socket_full; /* the socket's buffer is full, so the descriptor of a region was not sent */
     /* the peer has closed the connection; its earlier records are still to be reported */
     bool hung_up;
     /* a page of the worker's memory was missing when this process accessed it */
@@ -94,7 +94,7 @@ struct shm_conn {
     struct shm_rings *rings;
     int socket;
     int wake_fd;  /* lane's eventfd, to which the worker writes */
-    int fence_fd; /* timer: deadline until which the lane may still write; -1: none */
+    int fence_fd; /* timer with the deadline by which the lane must have closed its end; -1: none */
     struct shm_peer peer;
     char peer_text[48];
     int error;       /* error for CLOSED */

@@ -89,8 +89,9 @@ static bool events_are_drained(const struct shm_conn *c)
     return c->hung_up && !c->waits && c->in.head == c->final_tail;
 }
 
-/* Copies each record into a free message buffer. Only a message keeps the buffer. Without a free
- * buffer all records wait, so that their order is kept. */
+/* Copies each record into a free message buffer, and reports it. Only a record of kind MESSAGE
+ * keeps its buffer. If no buffer is free, all records stay in the ring, so that their order is
+ * kept. */
 static int events_take_records(struct shm_conn *c, struct fabric_event *events, int events_max)
 {
     uint32_t before = c->in.head;

@@ -19,8 +19,8 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-/* Maximum number of sockets without a HELLO. Beyond this number the oldest socket is closed. Each
- * such socket uses two descriptors, and all together may use an eighth of the process's
+/* Maximum number of sockets without a HELLO. A further socket closes the oldest one. Each such
+ * socket uses two descriptors, and all of them together may use an eighth of the process's
  * descriptors. */
 #define GREETINGS_MAX 256
 #define GREETINGS_PART 16
@@ -188,8 +188,8 @@ void shm_lane_look(struct shm_fabric *f)
 
 /* --- the handshake --------------------------------------------------------------------------- */
 
-/* Maps memory that its creator has filled with pages (S14). All pages are mapped before a lane
- * accesses them. */
+/* Maps memory whose creator has allocated all pages (S14). The pages are mapped now, before the
+ * lane accesses them. */
 static int lane_map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
 {
     void *base;

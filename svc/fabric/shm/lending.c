@@ -1,7 +1,8 @@
-/* Lent memory on the lane's side. The mapper's thread maps regions, and pages that a record names
- * for the first time. Records of this connection wait until then; records of other connections do
- * not. A region without pages ends its connection, because the lane would pay for the pages.
- * Everything from a worker is checked (W9). S12 and S14 of svc/fabric/shm/README.md. */
+/* Lent memory on the lane's side. The mapper's thread maps regions, and also the pages that a
+ * record names for the first time. A record waits for its pages, and delays the later records of
+ * its connection only. A region with missing pages ends its connection, because the lane would pay
+ * for these pages. Everything from a worker is checked (W9). S12 and S14 of
+ * svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/lending.h"
 
 #include "svc/base/clock.h"
@@ -24,8 +25,8 @@ static struct shm_lent *lending_region(const struct shm_conn *c, uint32_t id)
 
 /* ---- shares of the mapper's time ---- */
 
-/* After a quarter of a second, a job may use an eighth of the mapper's time, and a tenant a
- * quarter. */
+/* If a group has used the mapper for a quarter of a second without a pause, its job may use an
+ * eighth of the mapper's time, and its tenant a quarter. */
 #define MAPPING_AHEAD_NS (2 * NS_PER_S)
 #define JOB_TIMES 8
 #define TENANT_TIMES 4
@@ -49,7 +50,7 @@ static void lending_charge(struct fabric_group *group, uint64_t spent_ns)
     }
 }
 
-/* Later mappings of the job wait for the time of unmapping, too. */
+/* The time of unmapping delays later mappings of the job, as the time of mapping does. */
 void shm_lending_charge_unmapped(struct shm_fabric *f)
 {
     uint64_t ns;
@@ -168,7 +169,7 @@ static size_t lending_spans_of_ready(const struct shm_record *record, struct len
     return 2;
 }
 
-/* Returns two ranges of the same length, in ascending order. */
+/* Returns the two places of a copy, which have the same length, in ascending order of offsets. */
 static size_t lending_spans_of_backup(const struct shm_record *record, struct lending_span spans[2])
 {
     struct record_backup told;
@@ -181,8 +182,8 @@ static size_t lending_spans_of_backup(const struct shm_record *record, struct le
     return 1;
 }
 
-/* Returns the ranges that a record names. A malformed record has none; the lane, which knows the
- * piece, refuses it. */
+/* Returns the ranges that a record names. For a malformed record there are none; the lane, which
+ * knows the piece, refuses the record. */
 static size_t lending_spans(const struct shm_record *record, struct lending_span spans[2])
 {
     uint8_t kind = record->bytes > 0 ? record->body[0] : 0;

@@ -16,12 +16,11 @@ void shm_lending_end(struct shm_conn *c);
 bool shm_lending_waits(struct shm_conn *c, struct shm_record *record);
 /* Returns whether records wait because the mapper is still working. */
 bool shm_lending_is_stuck(const struct shm_conn *c);
-/* Returns whether no page is still to be mapped, and all mapped pages were accessed once
- * (warmth.h). */
+/* Returns whether all pages are mapped, and each mapped page was accessed once (warmth.h). */
 bool shm_lending_is_warm(const struct shm_conn *c);
-/* Returns finished work of the mapper. 1: `event` is REGION. 0: `ret_record` has waited and may be
- * reported now (NULL: none). -EFAULT: the record names missing pages. Other errors are from
- * mmap(). */
+/* Returns the next finished work of the mapper. 1: `event` is a REGION. 0: `ret_record` is the
+ * record that has waited, and may be reported now; NULL: no record has waited. -EFAULT: the record
+ * names missing pages. Other errors are those of mmap(). */
 int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
                        struct shm_record **ret_record);
 /* Charges the jobs for the time in which the mapper's thread has unmapped their regions. */

@@ -1,5 +1,5 @@
-/* Turns of a fabric_shm's connections: all connections take part, a few events each. S15 of
- * README.md. */
+/* Turns of a fabric_shm's connections. Every connection takes part, and a turn is a few events
+ * long. S15 of README.md. */
 #include "svc/fabric/shm/scan.h"
 
 #include "svc/fabric/shm/events.h"

@@ -1,6 +1,5 @@
-/* Functions of an open connection of fabric_shm. They neither allocate nor lock, copy no lent byte
- * twice, and make no system calls. Only lending and withdrawing, which belong to the set-up, make
- * system calls. */
+/* Functions of an open connection of fabric_shm. They never allocate, never lock, and copy each
+ * lent byte at most once. Only the functions that lend and withdraw a region make system calls. */
 #include "svc/fabric/shm/verbs.h"
 
 #include "svc/fabric/region.h"
@@ -25,7 +24,7 @@ static int verb_try_later(struct shm_conn *c)
     return -EAGAIN;
 }
 
-/* Returns the result of a function after the ring has returned `error` for its record. */
+/* Returns the result of a function whose record the ring has refused with `error` (0: accepted). */
 static int verb_verdict(struct shm_conn *c, int error)
 {
     if (error == 0)

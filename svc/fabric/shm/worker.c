@@ -69,7 +69,8 @@ static int worker_reach(const char *address, int *ret_socket, struct shm_peer *r
         error = shm_socket_peer(socket, ret_peer);
     if (error == 0)
         *ret_socket = take_fd(&socket);
-    return error == -ENOTCONN ? -ECONNREFUSED : error; /* the listener has just ended */
+    /* the listener has ended between the two calls */
+    return error == -ENOTCONN ? -ECONNREFUSED : error;
 }
 
 int shm_worker_connect(struct fabric *base, const char *address, const void *ticket,
@@ -171,8 +172,8 @@ const struct shm_side shm_worker_side = {
 
 /* --- leaving --------------------------------------------------------------------------------- */
 
-/* Ends the connection, and waits for the lane, even after a BYE of the lane. Only the close of its
- * end of the socket, or its death, ends the wait (S11). */
+/* Ends the connection and waits for the lane, even if the lane has sent BYE. The wait ends only
+ * when the lane has closed its end of the socket, or has died (S11). */
 void shm_worker_leave(struct fabric_conn *base)
 {
     struct shm_conn *c = shm_conn(base);

@@ -10,10 +10,10 @@ extern const struct shm_side shm_worker_side;
 int shm_worker_connect(struct fabric *f, const char *address, const void *ticket,
                        size_t ticket_bytes, void *owner, struct fabric_conn **ret_conn);
 /* Sends BYE to the lane. CLOSED is reported when the lane has closed its end of the socket (S11). A
- * fence also kills a lane that has not done so after FABRIC_FENCE_NS. */
+ * fence also kills the lane if its end is still open after FABRIC_FENCE_NS. */
 void shm_worker_leave(struct fabric_conn *c);
 void shm_worker_fence(struct fabric_conn *c);
-/* Checks all connections if the watch reports an event of any of them. */
+/* If the watch has reported an event, checks all connections. */
 void shm_worker_look(struct shm_fabric *f);
 
 #endif

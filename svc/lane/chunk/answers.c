@@ -1,8 +1,7 @@
 /* Late ranks of a piece that stores its newest result receive this result while further rounds are
  * computed. The piece has two areas: a round writes to one, while late ranks receive the result in
  * the other. An answer whose last chunk is posted needs no area: the chunk is in the slot of the
- * worker. Such an answer is never given up, because its word tells the rank that the result is
- * whole. RULES.md: A16, A88. */
+ * worker. Such an answer is never given up. RULES.md: A16, A88. */
 #include "svc/lane/chunk/answers.h"
 
 #include "svc/base/clock.h"

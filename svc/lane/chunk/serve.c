@@ -1,8 +1,9 @@
 /* Writes the parameters after a round, or the result of a sum, to a late rank: one outside the
- * round's set. Before each chunk for a taker the state is checked again: if a later round has
- * written to the state, the taker gets the number of the newest round instead. No round writes to a
- * result that any other late rank receives (answers.c). Each worker has at most one posted write.
- * RULES.md: A16, A86, A88, A95. */
+ * round's set. A taker gets a word behind the last chunk, because it has named the round. Any other
+ * late rank gets CLOSED alone, so it never has a result without its round. Before each chunk for a
+ * taker the state is checked again: if a later round has written to the state, the taker gets the
+ * number of the newest round instead. No round writes to a result that any other late rank receives
+ * (answers.c). Each worker has at most one posted write. RULES.md: A16, A86, A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -82,6 +83,9 @@ static uint64_t serve_elements(const struct serving *s)
     return left < fits ? left : fits;
 }
 
+/* Returns whether a word follows the chunk. */
+static bool serve_ends_with_word(const struct serving *s) { return s->is_last && !s->result; }
+
 static int serve_post(struct serving *s, const void *values, uint64_t at, size_t bytes)
 {
     const struct announcement *a = s->rank->late;
@@ -89,12 +93,13 @@ static int serve_post(struct serving *s, const void *values, uint64_t at, size_t
     if (!s->slot)
         return -EFAULT; /* the memory was mapped when it was announced, and unmapped since */
     memcpy(s->slot, values, bytes);
-    return s->is_last ? fabric_write_word(conn, a->output_region, at, s->slot, bytes, a->word, s)
-                      : fabric_write(conn, a->output_region, at, s->slot, bytes, s);
+    return serve_ends_with_word(s)
+               ? fabric_write_word(conn, a->output_region, at, s->slot, bytes, a->word, s)
+               : fabric_write(conn, a->output_region, at, s->slot, bytes, s);
 }
 
-/* Writes the chunk; the last chunk is followed by the word. Returns 0 if a completion event will
- * follow, 1 if no event will follow, or a negative errno. */
+/* Writes the chunk; a taker's last chunk is followed by the word. Returns 0 if a completion event
+ * will follow, 1 if no event will follow, or a negative errno. */
 static int serve_write(struct serving *s, uint64_t elements)
 {
     const struct rank *rank = s->rank;
@@ -108,7 +113,7 @@ static int serve_write(struct serving *s, uint64_t elements)
         return serve_post(s, values, at, bytes);
     if (bytes > 0)
         memcpy(mapped, values, bytes);
-    return s->is_last ? fabric_notify(conn, a->word, s) : 1;
+    return serve_ends_with_word(s) ? fabric_notify(conn, a->word, s) : 1;
 }
 
 /* The set is sent with the result, because every rank with a result must know its set (W13). */

@@ -178,7 +178,8 @@ refuse(struct worker *w, const struct record_ready *ready, int code, const char 
 }
 
 /* Returns whether the operation is allowed with this quorum. With a partial quorum, its result must
- * be correct without some of the inputs. */
+ * be correct without some of the inputs, and late ranks receive it. A barrier has no result, so the
+ * tensor must be empty. */
 static bool suits_terms(const struct piece *p, const struct operation *operation)
 {
     if (!parameters_suit(p, operation))
@@ -189,7 +190,8 @@ static bool suits_terms(const struct piece *p, const struct operation *operation
         return operation->code == RECORD_BROADCAST || operation_is_reduction(operation);
     if (quorum_is_loose(p))
         return operation->code == RECORD_SUM;
-    return operation->inputs == INPUT_NONE || operation_is_reduction(operation);
+    bool is_empty_barrier = operation->inputs == INPUT_NONE && p->elements == 0;
+    return is_empty_barrier || operation_is_reduction(operation);
 }
 
 static bool root_is_sound(struct piece *p, const struct operation *operation, uint32_t root)

@@ -26,6 +26,13 @@ static inline uint64_t kept_areas(const struct lane_terms *terms)
 {
     return (terms->lag > 0 ? terms->lag : 1) + kept_has_spare(terms);
 }
+/* Returns the bytes of `kept` for a piece of this length; 0: the terms need no stored results, or
+ * the piece has parameters instead. */
+static inline uint64_t kept_bytes(const struct lane_terms *terms, uint64_t piece_bytes)
+{
+    bool stores = terms->quorum != QUORUM_ALL && !terms->rule;
+    return stores ? kept_areas(terms) * piece_bytes : 0;
+}
 /* Returns whether the piece sends its newest stored result to late ranks. A piece that follows the
  * job's sets sends the result of the round that the rank requests. */
 static inline bool kept_is_answer(const struct piece *p)

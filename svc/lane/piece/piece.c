@@ -75,11 +75,6 @@ static bool rule_is_sound(const struct lane_piece *spec)
     return is_known && terms->quorum == quorum && spec->dtype == REDUCE_F32;
 }
 
-static bool needs_kept(const struct piece *p)
-{
-    return p->terms.quorum != QUORUM_ALL && !p->terms.rule && p->elements > 0;
-}
-
 static uint64_t step_bytes(const struct piece *p)
 {
     return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
@@ -97,8 +92,8 @@ static int make_kept(struct piece *p, struct piece *before)
         before->parameters = NULL;
         return 0;
     }
-    uint64_t bytes = kept_areas(&p->terms) * piece_bytes(p, p->elements);
-    if (needs_kept(p) && !(p->kept = arena_alloc(job->lane->options.arena, &job->account, bytes)))
+    uint64_t bytes = kept_bytes(&p->terms, piece_bytes(p, p->elements));
+    if (bytes > 0 && !(p->kept = arena_alloc(job->lane->options.arena, &job->account, bytes)))
         return -ENOMEM;
     bool has_answers = piece_follows(p) || (p->kept && kept_has_spare(&p->terms));
     if (has_answers && servings_create(job) < 0)

@@ -129,7 +129,8 @@ static void catch_up_follower(struct piece *p, struct rank *rank, struct announc
 /* Answers a rank that announces a committed round. With full quorum the rank's landing area has the
  * result even if the COMMIT was lost with the lane, because results land before any COMMIT (W4).
  * With a partial quorum the landing area counts only if the rank reports the result or is in the
- * known set of the round; all other ranks wait for the next result (W12). */
+ * known set of the round; all other ranks wait for the next result (W12). A rank that reports a
+ * result has that of its own round, because late ranks get no word. */
 static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
@@ -141,7 +142,7 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
         commit_again(rank, a);
     } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
         rank->clock = a->round;
-        tell_closed(rank->worker, a, p->round - 1);
+        tell_closed(rank->worker, a, p->elements > 0 ? a->round : p->round - 1);
     } else if (quorum_was_chosen(p, rank, a->round)) {
         commit_again(rank, a);
     } else if (quorum_is_partial(p) && !takes_all(p)) {

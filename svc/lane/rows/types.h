@@ -142,7 +142,8 @@ struct table_hold {
     bool loads;      /* an import: no pull is begun, either */
     bool has_loaded; /* rows of the import were stored */
     uint64_t clock;
-    uint64_t steps_before; /* updates of imported rows, minus the clocks before their import */
+    /* updates of imported rows, minus the clocks before their import; equal on all lanes */
+    uint64_t steps_before;
 };
 
 struct lane_table {

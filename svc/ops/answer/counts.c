@@ -1,4 +1,5 @@
-/* Owns the words for counts of rounds: the same in `gradpool jobs` and `gradpool explain`. */
+/* Owns the words for counts of rounds. `gradpool jobs` and `gradpool explain` use the same
+ * words. */
 #include "svc/ops/answer/counts.h"
 
 #include "svc/base/text.h"

@@ -8,12 +8,12 @@
 
 /* Prints two lines: rounds with their gradients, and the reasons of the closes. */
 void counts_print(const struct view_counts *counts, FILE *out);
-/* Prints a row a rank. 0, -ENOMEM or -EIO. */
+/* Prints one row for each rank. Returns 0, -ENOMEM or -EIO. */
 int counts_print_ranks(const struct view_counts *counts, FILE *out);
-/* Adds the mean number of gradients and the share dropped; dashes for NULL. */
+/* Adds two cells: mean number of gradients, and dropped share. Adds dashes if `counts` is NULL. */
 void counts_add_job(struct table *table, const struct view_counts *counts);
-/* Adds the cells of one rank: gradients counted, dropped, share dropped, mean time; dashes for a
- * rank without counts. */
+/* Adds the cells of one rank: gradients counted, gradients dropped, dropped share, mean time. Adds
+ * dashes for a rank without counts. */
 void counts_add_rank(struct table *table, const struct view_counts *counts, uint32_t rank);
 json_t *counts_json(const struct view_counts *counts, int *error);
 

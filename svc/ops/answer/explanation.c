@@ -20,8 +20,8 @@ static void add_ms(struct table *table, uint64_t ns)
     table_add_known(table, ns, "%.3f ms", (double)ns / 1e6);
 }
 
-/* Prints the number of pieces with a replica of their state. Some numbers are unknown while lanes
- * have not answered yet. */
+/* Prints the number of pieces whose state has a replica. This number is unknown until the lanes
+ * have answered. */
 static void print_durability(const WIRE(JobView) * job, FILE *out)
 {
     bool is_replica = job->durability == DURABILITY_REPLICA;
@@ -75,7 +75,8 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     if (job->loss_limit_ppm)
         fprintf(out, "loss limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else
-        fputs("no loss limit: the service aims at 5 %, and refuses no job for it\n", out);
+        fputs("no loss limit: the service aims at losses of at most 5 %, but refuses no job\n",
+              out);
     print_durability(job, out);
     print_pool(job, out);
     fputc('\n', out);

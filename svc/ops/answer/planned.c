@@ -57,7 +57,7 @@ int ops_plan_text(const WIRE(PlanReply) * plan, FILE *out)
         fprintf(out, "a round takes %.1f ms and %.3f ms of lane time\n\n",
                 (double)plan->period_ns / 1e6, (double)plan->lane_ns / 1e6);
     else
-        fputs("how it runs is not known: it would be measured first\n\n", out);
+        fputs("the job is unknown: the service would measure its rounds first\n\n", out);
     int error = print_lanes(plan, out);
     return error < 0 ? error : print_costs(plan, out);
 }

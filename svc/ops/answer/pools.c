@@ -1,4 +1,5 @@
-/* Owns the words for sites and for jobs of pools: the same in `gradpool jobs` and `explain`. */
+/* Owns the words for sites and for jobs of pools. `gradpool jobs` and `gradpool explain` use the
+ * same words. */
 #include "svc/ops/answer/pools.h"
 
 #include "svc/base/text.h"

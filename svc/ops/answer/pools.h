@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Prints a row a job, then a row a site. Returns 0, -ENOMEM or -EIO. */
+/* Prints one row for each job, then one row for each site. Returns 0, -ENOMEM or -EIO. */
 int pools_print(const struct view_pools *pools, FILE *out);
 /* Prints the site, the workers and the last decision of a job. */
 void pools_print_job(const struct view_pool_job *job, FILE *out);

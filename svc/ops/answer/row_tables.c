@@ -1,4 +1,5 @@
-/* Owns the words for tables of keyed rows: the same in `gradpool jobs`, `explain` and `table`. */
+/* Owns the words for tables of keyed rows. `gradpool jobs`, `gradpool explain` and `gradpool table`
+ * use the same words. */
 #include "svc/ops/answer/row_tables.h"
 
 #include "svc/base/text.h"

@@ -7,10 +7,11 @@
 
 #include <stdio.h>
 
-/* Prints a row a table, then the reason of each failed one, and the number of those that were left
- * out. Returns 0, -ENOMEM or -EIO. */
+/* Prints one row for each table, then the reason of each failed table, and the number of tables
+ * that were left out. Returns 0, -ENOMEM or -EIO. */
 int row_tables_print(const struct view_tables *tables, FILE *out);
-/* Adds the tables to an object of a job: "tables", and "tables_left_out" if some are. */
+/* Adds the member "tables" to the object of a job, and "tables_left_out" if some tables were left
+ * out. */
 void row_tables_put(json_t *o, const struct view_tables *tables, int *error);
 
 #endif

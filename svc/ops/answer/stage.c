@@ -1,4 +1,4 @@
-/* Owns the words for stages: the same in `gradpool jobs` and `gradpool explain`. */
+/* Owns the words for stages. `gradpool jobs` and `gradpool explain` use the same words. */
 #include "svc/ops/answer/stage.h"
 
 #include "svc/base/text.h"

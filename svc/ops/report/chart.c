@@ -28,8 +28,8 @@ static double y_of(const struct scale *scale, double cores)
     return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * cores / scale->y_max;
 }
 
-/* Returns the distance between ticks: 1, 2 or 5 times a power of ten. At most TICKS_MAX ticks are
- * then needed up to `most`. */
+/* Returns the distance between two ticks: 1, 2 or 5 times a power of ten, chosen so that at most
+ * TICKS_MAX ticks are needed up to `most`. */
 static double step_for(double most)
 {
     double unit = pow(10, floor(log10(most / TICKS_MAX)));
@@ -85,8 +85,8 @@ static double dedicated(const struct view_cores *c) { return c->dedicated; }
 static double allocated(const struct view_cores *c) { return c->allocated; }
 static double used(const struct view_cores *c) { return c->used; }
 
-/* Draws steps, because the number of cores changes abruptly, at some time between two samples. An
- * unknown value is a gap. */
+/* Draws steps, because the number of cores changes abruptly between two samples. An unknown value
+ * is a gap. */
 static void print_line(const struct view_moment *moments, size_t count, const struct scale *scale,
                        const char *name, double (*value)(const struct view_cores *c), FILE *out)
 {

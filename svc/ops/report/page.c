@@ -144,7 +144,7 @@ static void print_bin(size_t bin, size_t jobs, size_t most, FILE *out)
 void page_losses(const double *losses, size_t count, FILE *out)
 {
     size_t jobs[PAGE_LOSS_BINS], most = 1;
-    fputs("<h2>What jobs lose</h2>\n", out);
+    fputs("<h2>Losses of jobs</h2>\n", out);
     if (count == 0) {
         fputs("<p class=\"quiet\">It is not known of any job yet.</p>\n", out);
         return;

@@ -20,10 +20,10 @@ static void print_cores(const struct view_cores *c, FILE *out)
     page_tile("saved", FIGURE_COUNT, saved, out);
     if (c->dedicated > 0)
         page_tile("saving", FIGURE_RATIO, saved / c->dedicated, out);
-    fputs(
-        "</dl>\n<p class=\"quiet\">Cores now. Dedicated: what the jobs would hold with servers of "
-        "their own, one a worker; a job of one worker needs none.</p>\n",
-        out);
+    fputs("</dl>\n"
+          "<p class=\"quiet\">Cores now. Dedicated: cores of dedicated servers for the same jobs, "
+          "one for each worker; a job of one worker needs none.</p>\n",
+          out);
 }
 
 /* Prints the mean use of cores since the start. The service may be idle now, so the present use
@@ -31,11 +31,10 @@ static void print_cores(const struct view_cores *c, FILE *out)
 static void print_mean(const struct view_cores *c, FILE *out)
 {
     char used[FIGURE_BYTES];
-    fprintf(
-        out,
-        "<p id=\"mean\">Since it started, in the mean: %.2f cores allocated, %s used; dedicated "
-        "servers would have held %.2f",
-        c->allocated, figure_text(FIGURE_CORES, c->used, used), c->dedicated);
+    fprintf(out,
+            "<p id=\"mean\">Mean since the start of the service: %.2f cores allocated, %s used; "
+            "dedicated servers would have used %.2f",
+            c->allocated, figure_text(FIGURE_CORES, c->used, used), c->dedicated);
     if (c->dedicated > 0)
         fprintf(out, ": %.0f %% saved", 100 * (1 - c->allocated / c->dedicated));
     fputs(".</p>\n", out);
@@ -138,9 +137,9 @@ static void print_ended(const struct ended *ended, double now_s, FILE *out)
     const struct ended_job *job;
     if (!ended_at(ended, 0, now_s))
         return;
-    fputs("<h2>Jobs that have ended</h2>\n<div class=\"wide\"><table id=\"ended\"><thead><tr>"
-          "<th class=\"name\">job</th><th class=\"name\">last state</th><th>ended</th>"
-          "<th>rounds</th><th>taken in</th>",
+    fputs("<h2>Jobs that have ended</h2>\n"
+          "<div class=\"wide\"><table id=\"ended\"><thead><tr><th class=\"name\">job</th><th "
+          "class=\"name\">last state</th><th>ended</th><th>rounds</th><th>bytes read</th>",
           out);
     for (const struct figure *f = job_figures; f->name; f++)
         if (ended_knows(ended, f, now_s))
@@ -175,11 +174,9 @@ static void print_losses(const struct snapshot *s, const struct ended *ended, do
     size_t count = list_losses(s, ended, now_s, losses);
     page_losses(losses, count, out);
     if (count > 0)
-        fputs(
-            "<p class=\"quiet\">What jobs lose by sharing lanes; the tables of jobs also have what "
-            "they lose for other reasons (own). Jobs that have ended count, as long as they are "
-            "listed.</p>\n",
-            out);
+        fputs("<p class=\"quiet\">Losses of jobs by sharing lanes. The tables of jobs also show "
+              "losses with other causes (own). Ended jobs count while they are listed.</p>\n",
+              out);
     free(losses);
 }
 

@@ -7,9 +7,9 @@
 
 #include <math.h>
 
-/* Copies the counts of ranks that were in the job when a round closed. NULL: no counts, as in a
- * message whose lists have different lengths. The caller frees the copy with free(). 0 or
- * -ENOMEM. */
+/* Copies the counts of the ranks that were in the job when a round closed. `*ret_view` is NULL if
+ * there are no counts, or if the lists in the message have different lengths. The caller frees the
+ * copy with free(). Returns 0 or -ENOMEM. */
 int counts_view(const Gradpool__Wire__RoundCounts *counts, struct view_counts **ret_view);
 
 extern const char *const counts_reason_names[VIEW_REASONS];
@@ -19,7 +19,7 @@ static inline double counts_k_mean(const struct view_counts *counts)
 {
     return (double)counts->gradients / (double)counts->rounds;
 }
-/* Returns the part of all gradients, or of one rank's, that was dropped, from 0 to 1. */
+/* Returns the dropped part, from 0 to 1: of all gradients, or of the gradients of one rank. */
 double counts_dropped_share(const struct view_counts *counts);
 static inline double counts_rank_dropped_share(const struct view_counts_rank *rank)
 {

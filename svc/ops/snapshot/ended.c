@@ -1,5 +1,5 @@
-/* Ring of ended jobs. Owns copies of their names. Values that only a running job has are never
- * shown: rates, shares of cores, predictions. */
+/* Ring of ended jobs. Owns copies of their names. Rates, shares of cores and predictions are never
+ * shown, because only a running job has them. */
 #include "svc/ops/snapshot/ended.h"
 
 #include <math.h>

@@ -39,33 +39,41 @@ static double saved(const struct view_job *job)
 
 const struct figure job_figures[] = {
     {"workers", "WORKERS",
-     "Workers of the job: of two and more, the cores that servers of its own would hold.",
+     "Workers of the job. With two or more workers, dedicated servers would use this number of "
+     "cores.",
      FIGURE_COUNT, true, workers},
-    {"rounds_per_s", "ROUNDS/S", "Rounds of its tensors a second, all together.", FIGURE_COUNT,
-     false, rounds},
-    {"bytes_per_s", "IN/S", "Gradient bytes taken in a second.", FIGURE_BYTES_PER_S, false, bytes},
+    {"rounds_per_s", "ROUNDS/S", "Rounds a second, summed over all tensors of the job.",
+     FIGURE_COUNT, false, rounds},
+    {"bytes_per_s", "IN/S", "Gradient bytes that lanes read a second.", FIGURE_BYTES_PER_S, false,
+     bytes},
     {"cores_allocated", "CORES", "The job's shares of the cores of its lanes.", FIGURE_CORES, true,
      allocated},
-    {"cores_used", "USED", "Time that lanes spent on the job, seconds a second.", FIGURE_CORES,
-     true, used},
-    {"cores_saved", "SAVED", "Cores of servers of its own, less those allocated.", FIGURE_CORES,
-     true, saved},
-    {"period_seconds", "PERIOD", "Time of a round of the whole job, now.", FIGURE_SECONDS, true,
+    {"cores_used", "USED", "Seconds a second that lanes spend on the job.", FIGURE_CORES, true,
+     used},
+    {"cores_saved", "SAVED", "Cores of dedicated servers for the job, minus its allocated cores.",
+     FIGURE_CORES, true, saved},
+    {"period_seconds", "PERIOD", "Present time of a round of the whole job.", FIGURE_SECONDS, true,
      period},
-    {"alone_period_seconds", "ALONE", "The same while no other job was on its lanes.",
+    {"alone_period_seconds", "ALONE",
+     "Time of a round of the whole job while no other job was "
+     "on its lanes.",
      FIGURE_SECONDS, true, alone},
-    {"lane_seconds", "LANE TIME", "Lane time a round, on all its lanes.", FIGURE_SECONDS, true,
-     lane_time},
+    {"lane_seconds", "LANE TIME", "Lane time of a round, summed over the job's lanes.",
+     FIGURE_SECONDS, true, lane_time},
     {"loss_ratio", "LOSS", "How much slower than alone: 1 - alone_period / period.", FIGURE_RATIO,
      true, job_loss},
-    {"shared_loss_ratio", "BY LANES", "Of the loss: what rounds waited behind other jobs on lanes.",
+    {"shared_loss_ratio", "BY LANES",
+     "Part of the loss that is caused by waiting for other jobs "
+     "on lanes.",
      FIGURE_RATIO, true, job_shared_loss},
     {"own_loss_ratio", "OWN",
-     "Of the loss: what lanes do not explain: compute, a busy host, the network.", FIGURE_RATIO,
-     true, by_itself},
-    {"predicted_loss_ratio", "PREDICTED", "The loss that the packer expects beside the jobs there.",
+     "Part of the loss with other causes than lanes: compute, a busy host, the network.",
+     FIGURE_RATIO, true, by_itself},
+    {"predicted_loss_ratio", "PREDICTED",
+     "Loss that the packer predicts for the job beside the "
+     "other jobs on its lanes.",
      FIGURE_RATIO, true, predicted},
-    {"loss_limit_ratio", "LIMIT", "The strictest loss limit that is named for it.", FIGURE_RATIO,
+    {"loss_limit_ratio", "LIMIT", "Smallest loss limit that applies to the job.", FIGURE_RATIO,
      true, limit},
     {0},
 };
@@ -115,7 +123,8 @@ const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES])
     return buffer;
 }
 
-/* Returns the lane's next largest part after `last`, or NULL; equal parts keep their order. */
+/* Returns the part that follows `last` in the order of falling shares, or NULL. Parts with the same
+ * share keep their order. */
 static const struct view_part *next_part(const struct view_lane *lane, const struct view_part *last)
 {
     const struct view_part *best = NULL;

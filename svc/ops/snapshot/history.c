@@ -39,9 +39,9 @@ static struct view_moment settle(struct history *h)
     return sample;
 }
 
-/* Adds a snapshot to the sums. Snapshots are not equally far apart, so each is weighted by its
- * time. `used` is a mean since the previous snapshot. The other values are momentary, so two
- * adjacent snapshots count for half of the time between them. */
+/* Adds a snapshot to the sums. The times between snapshots differ, so each snapshot is weighted by
+ * its time. `used` is a mean since the previous snapshot. All other values are momentary, so two
+ * adjacent snapshots each count for half of the time between them. */
 static void sum_up(struct history *h, double at_s, const struct view_cores *cores)
 {
     double elapsed_s = at_s - h->last.at_s;

@@ -10,8 +10,8 @@
 int pools_view(const Gradpool__Wire__JobsReply *reply, struct view_pools **ret_pools);
 struct view_pool_job pools_view_job(const Gradpool__Wire__PoolJobView *job);
 
-/* Returns the number of slots without a worker. After a start with fewer slots there may be more
- * workers than slots. */
+/* Returns the number of slots without a worker, or 0. There may be more workers than slots, if the
+ * service was restarted with fewer slots. */
 static inline uint32_t site_free(const struct view_site *site)
 {
     uint32_t used = site->held + site->leaving;

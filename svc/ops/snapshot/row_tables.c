@@ -1,5 +1,5 @@
-/* Owns the layout of a copy: one allocation. The largest clock is never below the minimum, whatever
- * the message says. */
+/* Owns the layout of a copy: one allocation. The largest clock is never below the minimum, even if
+ * the message contains such values. */
 #include "svc/ops/snapshot/row_tables.h"
 
 #include "svc/channel/table_spec.h"

@@ -54,14 +54,16 @@ static void print_service(const struct snapshot *s, const char *version, FILE *o
     plain(out, "coordinator_cpu_seconds_total", "counter", "CPU time of the coordinator.",
           (double)s->status.cpu_ns / 1e9);
     plain(out, "tasks", "gauge", "Tasks on all lanes.", s->status.tasks);
-    plain(out, "cores_allocated", "gauge", "Cores that the service holds: one a lane.",
+    plain(out, "cores_allocated", "gauge",
+          "Cores that the service has allocated: one for each "
+          "lane.",
           s->cores.allocated);
-    plain(out, "cores_used", "gauge", "CPU seconds a second of all lanes, lately.", s->cores.used);
+    plain(out, "cores_used", "gauge", "CPU seconds that all lanes use a second.", s->cores.used);
     plain(out, "cores_dedicated", "gauge",
-          "Cores that the jobs would hold with servers of their own: one a worker, none for a job "
-          "of one.",
+          "Cores of dedicated servers for the same jobs: one for each worker, none for a job of "
+          "one worker.",
           s->cores.dedicated);
-    plain(out, "cores_saved", "gauge", "cores_dedicated less cores_allocated.",
+    plain(out, "cores_saved", "gauge", "cores_dedicated minus cores_allocated.",
           cores_saved(&s->cores));
     print_states(s, out);
 }
@@ -129,14 +131,17 @@ static const struct lane_metric lane_metrics[] = {
     {"lane_queue_seconds_total", "counter",
      "Time that rounds of pieces waited for their first chunk on a lane.", lane_queue},
     {"lane_handling_seconds_total", "counter",
-     "Time in which rounds of a job could be worked on or were, over its jobs.", lane_handled},
+     "Time in which rounds of a job were being summed or could have been, summed over the lane's "
+     "jobs.",
+     lane_handled},
     {"lane_stalled_seconds_total", "counter", "Time that workers waited for a lane.", lane_stalled},
     {"lane_rounds_total", "counter", "Rounds of pieces that a lane has done.", lane_rounds},
-    {"lane_taken_bytes_total", "counter", "Gradient bytes that a lane has taken in.", lane_bytes},
-    {"lane_memory_bytes", "gauge", "Memory that a lane holds.", lane_memory},
-    {"lane_memory_limit_bytes", "gauge", "Memory that a lane may hold.", lane_memory_max},
+    {"lane_taken_bytes_total", "counter", "Gradient bytes that a lane has read.", lane_bytes},
+    {"lane_memory_bytes", "gauge", "Memory that a lane has allocated.", lane_memory},
+    {"lane_memory_limit_bytes", "gauge", "Memory that a lane may allocate.", lane_memory_max},
     {"lane_allocated", "gauge",
-     "1: the lane has its core; 0: it is parked, or withheld without tasks.", lane_allocated},
+     "1: the lane uses its core; 0: the lane is parked, or withheld without tasks.",
+     lane_allocated},
     {"lane_tasks", "gauge", "Tasks on a lane.", lane_tasks},
     {"lane_jobs", "gauge", "Jobs with tasks on a lane.", lane_jobs},
 };
@@ -144,7 +149,7 @@ static const struct lane_metric lane_metrics[] = {
 static void print_lane_info(const struct snapshot *s, FILE *out)
 {
     size_t count = 0;
-    metrics_family(out, "lane_info", "gauge", "Where a lane is; always 1.");
+    metrics_family(out, "lane_info", "gauge", "Aggregator, node and core of a lane; always 1.");
     for (size_t i = 0; i < s->status.aggregators_count; i++) {
         const struct view_aggregator *a = &s->status.aggregators[i];
         for (size_t j = 0; j < a->lanes_count && count++ < METRICS_LANES_MAX; j++) {
@@ -204,7 +209,7 @@ static void print_control(const struct snapshot *s, FILE *out)
     }
     metrics_family(
         out, "tenant_coordinator_cpu_seconds_total", "counter",
-        "CPU time of the coordinator for requests of a tenant; '': of those without a key.");
+        "CPU time of the coordinator for requests of a tenant; '': requests without a key.");
     for (size_t i = 0; i < s->status.payers_count; i++) {
         fputs("gradpool_tenant_coordinator_cpu_seconds_total{", out);
         metrics_label(out, "tenant", s->status.payers[i].tenant);
@@ -224,12 +229,13 @@ static const struct part_metric {
     {"lane_job_busy_seconds_total", "counter", "CPU time that a lane spent on a job.", part_busy},
     {"lane_job_rounds_total", "counter", "Rounds of a job's tensors that begin on a lane.",
      part_rounds},
-    {"lane_job_taken_bytes_total", "counter", "A job's gradient bytes taken in by a lane.",
+    {"lane_job_taken_bytes_total", "counter", "A job's gradient bytes that a lane has read.",
      part_bytes},
-    {"lane_job_memory_bytes", "gauge", "Memory that a lane holds for a job.", part_memory},
+    {"lane_job_memory_bytes", "gauge", "Memory that a lane has allocated for a job.", part_memory},
 };
 
-/* Prints a metric for jobs on lanes, up to the limit. Returns the number of all jobs on lanes. */
+/* Prints a metric for jobs on lanes, up to the limit. Returns the number of all jobs on lanes,
+ * printed or not. */
 static size_t print_part_metric(const struct snapshot *s, const struct part_metric *m, FILE *out)
 {
     size_t count = 0;
@@ -267,7 +273,9 @@ int metrics_print(const struct snapshot *s, const char *version, FILE *out)
     size_t job_ranks_count = metrics_print_counts(s, out);
     size_t tables_count = metrics_print_tables(s, out);
     metrics_print_pools(s, out);
-    metrics_family(out, "left_out", "gauge", "What there is too much of to be shown here.");
+    metrics_family(out, "left_out", "gauge",
+                   "Number of objects whose series are left out, "
+                   "because their number exceeds a maximum.");
     print_left_out(out, "aggregators", s->status.aggregators_count, METRICS_AGGREGATORS_MAX);
     print_left_out(out, "lanes", s->lanes_count, METRICS_LANES_MAX);
     print_left_out(out, "jobs", s->jobs.jobs_count, METRICS_JOBS_MAX);

@@ -39,7 +39,8 @@ static const struct rank_metric {
      rank_counted},
     {"job_rank_dropped_rounds_total", "counter",
      "Rounds without a gradient of the rank, because it came late.", rank_dropped},
-    {"job_rank_gradient_seconds", "gauge", "Mean time of a rank's gradients, lately.", rank_scale},
+    {"job_rank_gradient_seconds", "gauge", "Mean time of a rank's gradients in recent rounds.",
+     rank_scale},
 };
 
 /* Prints a metric for ranks, up to the limit. Returns the number of all ranks with counts. */

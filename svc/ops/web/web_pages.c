@@ -158,10 +158,11 @@ int web_pages_create(const char *version, struct web_pages **ret_pages)
     if (!w)
         return -ENOMEM;
     w->version = version;
-    w->not_yet = make_text("not yet: the service is starting\n");
-    w->not_here = make_text("there is nothing here; there are /metrics, /report, /report.json and "
+    w->not_yet = make_text("the service is starting, and has no data yet; try again\n");
+    w->not_here = make_text("no such page; the pages are /metrics, /report, /report.json and "
                             "/healthz\n");
-    w->not_so = make_text("only GET and HEAD: nothing can be changed here\n");
+    w->not_so = make_text("the method is not allowed; use GET or HEAD, because the pages are "
+                          "read-only\n");
     if (!w->not_yet || !w->not_here || !w->not_so ||
         MHD_add_response_header(w->not_so, "Allow", "GET, HEAD") != MHD_YES) {
         web_pages_destroy(w);

@@ -19,7 +19,7 @@
 
 #include "svc/reduce/reduce.h"
 
-/* The numbers are also used in messages and in gradpool.h. */
+/* Rules for rows. The numbers are also used in messages and in gradpool.h. */
 enum row_rule {
     ROW_SGD = 1,
     ROW_ADAGRAD = 2,
@@ -37,9 +37,9 @@ struct row_settings {
     /* for all rules except FTRL; the product with the value is added to the gradient, as in
      * update.h */
     double weight_decay;
-    double beta1, beta2; /* ADAM */
-    double epsilon;      /* ADAGRAD, ADAGRAD_ONE, ADAM */
-    double beta, l1, l2; /* FTRL */
+    double beta1, beta2; /* for ADAM */
+    double epsilon;      /* for ADAGRAD, ADAGRAD_ONE and ADAM */
+    double beta, l1, l2; /* for FTRL */
 };
 
 /* Coefficients of one clock for all rows of a table, computed in double and rounded once. */

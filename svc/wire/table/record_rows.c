@@ -30,7 +30,7 @@ static bool counts_are_sound(const struct record_rows *r)
            r->spans <= r->keys;
 }
 
-/* Does not compare dtype and dim with those of the table: the lane does. */
+/* The lane compares dtype and dim with those of the table; this function does not. */
 bool record_rows_are_sound(const struct record_rows *r)
 {
     if (r->reserved != 0 || r->reserved_2 != 0)

@@ -7,16 +7,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define RECORD_ROW_KEYS_MAX (UINT32_C(1) << 20) /* keys of one request */
-#define RECORD_ROW_DIM_MAX 4096u                /* elements of a row */
-#define RECORD_SHARDS_MAX 4096u                 /* shards of a table; a power of two */
+#define RECORD_ROW_KEYS_MAX (UINT32_C(1) << 20) /* maximum number of keys of one request */
+#define RECORD_ROW_DIM_MAX 4096u                /* maximum number of elements of a row */
+#define RECORD_SHARDS_MAX 4096u /* maximum number of shards of a table; a power of two */
 #define RECORD_CLOCK_TABLES_MAX 22u
 #define RECORD_CLOCKS_RANKS_MAX 8u
-/* Largest valid clock and sequence number. Sums of them do not overflow. */
+/* Largest valid clock and sequence number. The limit prevents overflows in sums of two of them. */
 #define RECORD_CLOCK_MOST (UINT64_MAX / 2)
 
 /* Maximum number of requests of one worker to one table that a lane stores until it has sent their
- * words. In a job of many workers the number is smaller, because the number of requests of all
+ * words. In a job of many workers this maximum is smaller, because the number of requests of all
  * workers together has a limit. */
 #define RECORD_ROW_REQUESTS_MAX 128u
 #define RECORD_ROW_REQUESTS_ALL 8192u
@@ -27,7 +27,7 @@ static inline uint32_t record_row_requests(uint32_t workers)
 }
 
 /* Maximum number of requests that a worker may have open. Over a network, a lane stores one pull of
- * each worker a little longer than the worker: until the lane knows that rows and word have
+ * each worker slightly longer than the worker does: until the lane knows that rows and word have
  * landed. */
 static inline uint32_t record_row_requests_open(uint32_t workers)
 {
@@ -40,21 +40,21 @@ enum record_rows_operation {
 };
 
 /* A pull or a push of a worker, for the shards of a table on one lane. Directory, keys and rows lie
- * in lent memory until the word of the request has come. All offsets are multiples of 8.
+ * in lent memory until the word of the request has arrived. All offsets are multiples of 8.
  *
- * directory `spans` entries of struct row_span, ascending by shard keys `keys` mixed keys of 8
- * bytes, ascending, each once rows `keys` rows of `dim` elements of `dtype`, in the order of the
- * keys
+ *   directory  `spans` entries of struct row_span, ascending by shard
+ *   keys       `keys` mixed keys of 8 bytes, ascending, each once
+ *   rows       `keys` rows of `dim` elements of `dtype`, in the order of the keys
  *
- * Keys and rows may be for several lanes: the directory lists the shards, and so the keys, for this
- * lane. */
+ * Keys and rows may be for several lanes. The directory lists only the shards, and so the keys, of
+ * this lane. */
 struct record_rows {
     uint8_t kind;      /* RECORD_ROWS */
     uint8_t operation; /* a value of enum record_rows_operation */
     uint8_t dtype;     /* dtype of the rows in the worker's memory, f32, f16 or bf16 */
     uint8_t reserved;  /* always 0 */
     uint32_t table;    /* number that the coordinator gave to the table */
-    uint32_t word;     /* returned when the request is done */
+    uint32_t word;     /* returned when the request has ended */
     uint32_t dim;      /* 1 .. RECORD_ROW_DIM_MAX */
     uint64_t clock;    /* clock of the worker, from 1 */
     uint64_t sequence; /* number of the request, counted per worker over all its tables, from 1 */
@@ -70,7 +70,7 @@ struct record_rows {
 };
 _Static_assert(sizeof(struct record_rows) == 80, "no holes");
 
-/* The keys of one shard in a request: keys[first .. first + count). */
+/* The keys of one shard in a request: `count` keys from keys[first] on. */
 struct row_span {
     uint32_t shard;
     uint32_t epoch; /* epoch of the shard's route at the worker */
@@ -79,13 +79,15 @@ struct row_span {
 _Static_assert(sizeof(struct row_span) == 16, "no holes");
 
 enum record_clock_form {
-    RECORD_CLOCK_ENDED,    /* the worker has ended `clock` in these tables */
-    RECORD_CLOCK_STANDING, /* the same, on a new connection, after the open requests; 0: none */
+    RECORD_CLOCK_ENDED, /* the worker has ended `clock` in these tables */
+    /* as RECORD_CLOCK_ENDED, on a new connection, after the open requests; `clock` 0: none has
+     * ended */
+    RECORD_CLOCK_STANDING,
     RECORD_CLOCK_SETTINGS, /* settings of a table's updates, from `clock` on */
 };
 
 /* Settings of one table (svc/reduce/rows/rows.h). A rule ignores the settings that it does not use.
- * The lane finds invalid values. */
+ * The lane checks the values. */
 struct record_row_settings {
     double rate, weight_decay;
     double beta1, beta2, epsilon;
@@ -97,14 +99,15 @@ struct record_row_settings {
 struct record_clock {
     uint8_t kind;        /* RECORD_CLOCK */
     uint8_t form;        /* a value of enum record_clock_form */
-    uint8_t count;       /* tables; 0 for settings */
+    uint8_t count;       /* number of tables; 0 for settings */
     uint8_t reserved;    /* always 0 */
     uint32_t reserved_2; /* always 0 */
     uint64_t clock;
     uint64_t session;  /* session of the worker; sequence numbers begin again in each */
     uint64_t sequence; /* number of the worker's last request in this session; 0: none */
     union {
-        uint32_t tables[RECORD_CLOCK_TABLES_MAX]; /* ascending; unused ones are 0 */
+        /* table numbers, ascending; unused elements are 0 */
+        uint32_t tables[RECORD_CLOCK_TABLES_MAX];
         struct record_row_settings settings;
     };
 };
@@ -115,12 +118,12 @@ _Static_assert(sizeof(struct record_clock) == 120, "one ring record, no holes");
 struct record_clocks {
     uint8_t kind;      /* RECORD_CLOCKS */
     uint8_t is_answer; /* 1: `word` is the word of the QUERY */
-    uint8_t count;     /* ranks in this record */
+    uint8_t count;     /* number of ranks in this record */
     uint8_t reserved;  /* always 0 */
     uint32_t table;
     uint64_t minimum; /* smallest clock of the members, from 1 */
-    uint32_t word;    /* 0 without a query */
-    uint32_t behind;  /* number of all ranks behind, listed or not */
+    uint32_t word;    /* word of the QUERY; 0: this record is no answer */
+    uint32_t behind;  /* number of all ranks whose clock is less, in this record or not */
     uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
     uint64_t clocks[RECORD_CLOCKS_RANKS_MAX];
 };
@@ -136,8 +139,8 @@ struct record_taken {
 };
 _Static_assert(sizeof(struct record_taken) == 16, "no holes");
 
-/* Called by record_check() for a record of this kind. The checks use no state, and no memory
- * outside the record. */
+/* Returns whether the record is valid. Called by record_check() for a record of this kind. The
+ * check uses no state, and no memory outside the record. */
 bool record_rows_are_sound(const struct record_rows *rows);
 bool record_clock_is_sound(const struct record_clock *clock);
 bool record_clocks_are_sound(const struct record_clocks *clocks);

@@ -1,5 +1,5 @@
 /* The directory of a request for rows (ROWS), in memory that a worker lends and may change at any
- * time. So each entry is copied once, and the copy is checked, at every use. Pure. */
+ * time. Each use of an entry therefore copies the entry once, and checks the copy. Pure. */
 #ifndef GRADPOOL_WIRE_TABLE_ROW_DIRECTORY_H
 #define GRADPOOL_WIRE_TABLE_ROW_DIRECTORY_H
 
@@ -13,8 +13,9 @@ struct row_directory {
     uint32_t shards;     /* shards of the table */
 };
 
-/* Copies entry `index`, below `spans`. Checks that the shard exists and that the keys lie in the
- * request. -EBADMSG: the entry is wrong; `ret_span` is then undefined. */
+/* Copies entry `index`, which must be below `spans`. Checks that the shard exists and that the keys
+ * lie in the request. Returns 0, or -EBADMSG if the entry is wrong; `ret_span` is then
+ * undefined. */
 int row_directory_read(const struct row_directory *directory, uint32_t index,
                        struct row_span *ret_span);
 
@@ -22,11 +23,11 @@ int row_directory_read(const struct row_directory *directory, uint32_t index,
  * to two shards. Gaps are allowed, because other lanes have shards, too. */
 bool row_span_follows(const struct row_span *span, const struct row_span *before);
 
-/* Reads all entries, and checks each with both functions. -EBADMSG: `ret_index` is the first wrong
- * entry. Cost: linear. */
+/* Reads all entries, and checks each entry with the two functions above. Returns 0, or -EBADMSG;
+ * `ret_index` is then the first wrong entry. Cost: linear in the number of entries. */
 int row_directory_check(const struct row_directory *directory, uint32_t *ret_index);
 
-/* Finds the entry of a shard by bisection. Returns 0; -ENOENT: no entry; -EBADMSG as
+/* Finds the entry of a shard by bisection. Returns 0, -ENOENT if there is no entry, or -EBADMSG as
  * row_directory_read(). If the worker has changed the directory since its check, any of these
  * results is possible. */
 int row_directory_find(const struct row_directory *directory, uint32_t shard,

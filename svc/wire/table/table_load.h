@@ -5,11 +5,11 @@
 
 #include <stdint.h>
 
-/* In the list of pieces: the lane time of the tables of the job on this lane. As reference piece:
- * no piece has lane time, so each clock that all members have ended counts as a round. */
+/* As a piece: lane time of all tables of the job on this lane. As reference piece: the job has no
+ * pieces with lane time, so a round is a clock that all members have ended. */
 #define TABLE_LOAD_CLOCKS UINT32_MAX
-/* As reference piece: no clock has ended either, so each push to a table with ASP counts as a
- * round. */
+/* As reference piece: the job has neither pieces with lane time nor ended clocks, so a round is a
+ * push to a table with ASP. */
 #define TABLE_LOAD_PUSHES (UINT32_MAX - 1)
 
 #endif

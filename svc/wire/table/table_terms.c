@@ -1,5 +1,5 @@
-/* Checks, compares and writes the terms of a table. Of a table only the name and the terms are
- * used. Values of peers never reach an assert (W9). */
+/* Checks, compares and writes the terms of a table. This file uses only the name and the terms.
+ * Values of peers never reach an assert (W9). */
 #include "svc/wire/table/table_terms.h"
 
 #include "svc/base/text.h"
@@ -157,7 +157,7 @@ int table_terms_check_name(const char *name, struct err *err)
     return 0;
 }
 
-/* Returns the terms in a form in which terms of equal meaning have equal fields. */
+/* Returns the terms in a normal form: terms with the same meaning have the same fields. */
 static struct table_terms terms_plain(const struct table_terms *terms)
 {
     struct table_terms plain = table_terms_filled(*terms);

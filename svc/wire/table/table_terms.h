@@ -64,16 +64,18 @@ _Static_assert(sizeof(struct table_terms) == 80, "no holes");
 
 /* Replaces zeros by the defaults, so that equal terms have equal fields. */
 struct table_terms table_terms_filled(struct table_terms terms);
-/* Checks the terms, as sent. -EINVAL, with a text that names the table, the field, its value and
- * the values that are possible. */
+/* Checks the terms, as they were sent. Returns 0, or -EINVAL with a text that names the table, the
+ * field, its value and the possible values. */
 int table_terms_check(const struct table_terms *terms, const char *table, struct err *err);
-/* Checks the name of a table: 1 to 255 bytes of UTF-8 without '/'. -EINVAL, with a text. */
+/* Checks the name of a table: 1 to 255 bytes of UTF-8 without '/'. Returns 0, or -EINVAL with a
+ * text. */
 int table_terms_check_name(const char *name, struct err *err);
 /* Returns whether the terms have the same meaning: 0 stands for the default, and `rows_hint` is
  * ignored. */
 bool table_terms_are_same(const struct table_terms *a, const struct table_terms *b);
 /* Writes the values that must be equal on all ranks: "dim 32, shards 64, dtype f32, wire f32, any
- * key, rule adagrad, mean, initial uniform 0.05 seed 7, bsp". The terms have passed the check. */
+ * key, rule adagrad, mean, initial uniform 0.05 seed 7, bsp". The terms must have passed
+ * table_terms_check(). */
 void table_terms_write(const struct table_terms *terms, char *text, size_t text_bytes);
 #define TABLE_TERMS_TEXT_BYTES 256
 /* Returns the name of a rule, such as "adagrad"; "?" if it is unknown. */

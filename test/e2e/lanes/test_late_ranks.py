@@ -1,6 +1,7 @@
 """Late ranks of a tensor whose rounds need two ranks, against a real service over TCP. A late rank
 that is stopped again and again, also while it receives a result, delays no round of the other
-ranks, and every result is whole: all elements are the round that the lane has named.
+ranks, and every result is whole: all elements are the round that the lane has named, also while
+the pieces move between two lanes.
 GRADPOOL_TEST_LONG runs 400 pulls."""
 import os
 import random
@@ -20,6 +21,7 @@ STOP_S = 0.16
 RUN_S = 0.01, 0.15      # time for which the late rank runs between two stops
 CONTROL = 30            # rounds while the late rank is not stopped
 LONG_STOPS, ROUNDS = 4, 12
+MOVES = 4
 
 
 class Rank(harness.Process):
@@ -46,9 +48,12 @@ def percentile_99(times):
 
 
 class LateRanks(unittest.TestCase):
-    def start(self, ranks):
-        service = harness.Service('--scale', 'off', aggregators=1)
+    def start(self, ranks, aggregators=1):
+        service = self.service = harness.Service('--scale', 'off', '--lanes-per-core', 1,
+                                                 aggregators=aggregators)
         self.addCleanup(service.end)
+        self.targets = [a['lanes'][0]['lane'] for a in service.status()['aggregators']]
+        self.moved = 0          # number of moves that have ended
         path = service.folder / 'rounds'
         path.write_bytes(bytes(4096))
         self.ranks = []
@@ -73,16 +78,30 @@ class LateRanks(unittest.TestCase):
         rank.signal(signal.SIGCONT)
         return began, time.monotonic()
 
-    def stop_until(self, pulls):
-        """Stops the late ranks in turn until each has received so many results. Returns beginning
-        and end of each stop."""
+    def stop_and_move(self, rank, number):
+        """Stops the rank while the pieces move to the next lane. On a busy host a move may fail,
+        because the rank has not answered in time."""
+        target = self.targets[number % len(self.targets)]
+        mover = harness.Process([harness.GRADPOOL, 'move', 'late', target, '--endpoint',
+                                 f'unix:{self.service.state}/control.sock'],
+                                self.service.folder, f'move-{number}')
+        self.addCleanup(mover.kill)
+        stop = self.stop(rank)
+        self.moved += mover.wait() == 0
+        return stop
+
+    def stop_until(self, pulls, moves=False):
+        """Stops the late ranks in turn until each has received so many results, with MOVES moves
+        or more. Returns beginning and end of each stop."""
         draw, late, stops = random.Random(SEED), self.ranks[2:], []
         wanted = [len(rank.pushes()) + pulls for rank in late]
         patience = progress.Patience(harness.WAIT_S, size=lambda: sum(r.size() for r in late))
-        while any(len(rank.pushes()) < least for rank, least in zip(late, wanted)):
+        while (moves and self.moved < MOVES) or any(
+                len(rank.pushes()) < least for rank, least in zip(late, wanted)):
             self.assertFalse(patience.is_over(), 'the late ranks receive no result any more')
             time.sleep(draw.uniform(*RUN_S))
-            stops.append(self.stop(late[len(stops) % len(late)]))
+            rank = late[len(stops) % len(late)]
+            stops.append(self.stop_and_move(rank, len(stops)) if moves else self.stop(rank))
         return stops
 
     def rounds_between(self, began, ended):
@@ -113,6 +132,13 @@ class LateRanks(unittest.TestCase):
         self.start(4)
         self.stop_until(PULLS // 2)
         self.check_values()
+
+    def test_late_ranks_get_whole_results_while_their_pieces_move(self):
+        self.start(4, aggregators=2)
+        stops = self.stop_until(PULLS // 2, moves=True)
+        self.check_values()
+        tap.emit(f'# {len(stops)} stops, {self.moved} moves, '
+                 f'{sum(len(rank.pushes()) for rank in self.ranks[2:])} pushes of late ranks')
 
     def compare(self, control, stops):
         """Rounds go on while the late rank is stopped. Other processes use the cores at any time,

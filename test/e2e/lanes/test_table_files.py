@@ -170,9 +170,9 @@ class Refusals(Files):
         self.ask('export', 'source')
         self.good = self.path.read_bytes()
 
-    def refuse(self, words, **spec):
+    def refuse(self, words, name=None, **spec):
         """Checks that the file is refused, and that the new table has no rows."""
-        name = f'job{len(words)}{len(spec)}'
+        name = name or f'job{len(words)}{len(spec)}'
         self.join(name, **spec)
         initial = self.tables[0].pull(numpy.arange(20)).tobytes()
         self.ask('import', name, 1, words)
@@ -215,12 +215,14 @@ class Refusals(Files):
         self.path = pathlib.Path(self.service.folder)
         self.ask('import', 'source', 1, 'the path is no regular file; name the file of an export')
 
-    def test_a_key_beyond_the_bound_of_the_table_fails_the_job(self):
-        self.join('bounded', keys=100)
-        self.ask('import', 'bounded', 1, 'a key belongs to another lane, or is beyond the table\'s '
-                 'bound of keys')
-        with self.assertRaisesRegex(gradpool.GradpoolError, 'a part of its rows'):
+    def test_a_key_beyond_the_bound_of_the_table_is_refused_before_the_first_row(self):
+        for keys in 100, 539:
+            self.refuse(f"file {self.path} has key 539, but table 'users' of job job8{keys} has "
+                        f'keys below {keys}; declare the table with keys of 540 or more',
+                        keys=keys, name=f'job8{keys}')
             self.tables[0].pull([1])
+        self.join('wide', keys=540)
+        self.ask('import', 'wide', words='table users of job wide has the')
 
 
 if __name__ == '__main__':

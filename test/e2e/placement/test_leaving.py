@@ -294,8 +294,6 @@ class ByHand(Case):
         alone = self.by_hand(f'alone-{number}', '--leave-timeout', '2')
         self.begin(f'stays-{number}')
         self.train(0, 3)
-        until(lambda: self.service.job(self.name)['use']['rounds'] > 0,
-              'the service knows that there is state', process=self.service.serve)
         alone.signal(signal.SIGTERM)
         self.assertEqual(alone.wait(), 0)
         return alone

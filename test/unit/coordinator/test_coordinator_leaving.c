@@ -3,6 +3,8 @@
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"
+#include "svc/coordinator/aggregator/busy_time.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/order/leaving.h"
 #include "svc/reduce/update.h"
 
@@ -121,6 +123,59 @@ static void an_aggregator_that_joins_in_time_gets_the_task(void **state)
     m.target = rig_aggregator(rig, 1);
     expect_route(m.worker, m.target->lanes[0]);
     expect_end(m.source, "");
+}
+
+/* --- reports --- */
+
+/* A report in which the job's one state on the source needs no copy. */
+struct empty_report {
+    WIRE(StatsReply) stats;
+    WIRE(LaneUse) lane, *lanes;
+    WIRE(JobUse) job, *jobs;
+    envelope message;
+};
+
+static void empty_report_fill(struct empty_report *r, const struct moving *m)
+{
+    *r = (struct empty_report){.stats = GRADPOOL__WIRE__STATS_REPLY__INIT,
+                               .lane = GRADPOOL__WIRE__LANE_USE__INIT,
+                               .job = GRADPOOL__WIRE__JOB_USE__INIT,
+                               .message = GRADPOOL__WIRE__ENVELOPE__INIT};
+    r->job.job_id = m->job;
+    r->job.states = r->job.empty = 1;
+    r->jobs = &r->job;
+    r->lane.lane = m->source->lanes[0];
+    r->lane.jobs = &r->jobs;
+    r->lane.n_jobs = 1;
+    r->lanes = &r->lane;
+    r->stats.lanes = &r->lanes;
+    r->stats.n_lanes = 1;
+    r->message.body_case = BODY(STATS_REPLY);
+    r->message.stats_reply = &r->stats;
+}
+
+/* Starts a job with a state on the only aggregator. The last report from before the stop has no
+ * state that needs a copy. */
+static void begin_reported(struct moving *m, struct end *source, struct empty_report *ret_report)
+{
+    struct rig *rig = source->rig;
+    *m = (struct moving){.rig = rig, .source = source};
+    m->source->ignores = BODY(STATS_REQUEST);
+    m->worker = rig_join(rig, "resnet", 0, 1, &m->session, &m->job);
+    moving_declare(m->worker, "w", &m->piece);
+    has_state(m);
+    empty_report_fill(ret_report, m);
+    struct aggregator *a = aggregator_find(service_of(rig), m->source->aggregator);
+    assert_true(stats_keep(a, &ret_report->message));
+}
+
+static void a_report_from_before_the_stop_does_not_show_that_no_state_is_lost(void **state)
+{
+    struct empty_report report;
+    struct moving m;
+    begin_reported(&m, rig_aggregator(*state, 1), &report);
+    say_ending(m.source, 50);
+    expect_end(m.source, "job resnet loses the state of 1 tensor");
 }
 
 /* --- local aggregators --- */
@@ -255,6 +310,24 @@ static void without_other_aggregators_jobs_end_and_then_the_local_ones_at_once(v
     await_done(rig);
 }
 
+static void a_report_after_the_stop_shows_that_no_state_is_lost(void **state)
+{
+    struct empty_report report;
+    struct moving m;
+    ((struct rig *)*state)->options.measure_ns = 3600 * NS_PER_S; /* no other requests arrive */
+    start_local(*state, 0);
+    begin_reported(&m, join_local(*state), &report);
+    is_done = false;
+    state_leaves(service_of(*state), clock_now_ns() + 3600 * NS_PER_S, note_done);
+    envelope *request = end_expect(m.source, BODY(STATS_REQUEST));
+    end_expect_none(m.source, BODY(DRAIN_REQUEST));
+    report.message.id = request->id;
+    message_free(request);
+    assert_int_equal(channel_send(m.source->channel, &report.message), 0);
+    expect_end(m.source, "");
+    kept_log_expect(" ends; no state is lost");
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -267,6 +340,8 @@ int main(void)
         CASE(at_the_deadline_jobs_and_lost_states_are_named),
         CASE(tasks_that_cannot_leave_in_time_are_named_with_the_reason),
         CASE(an_aggregator_that_joins_in_time_gets_the_task),
+        CASE(a_report_from_before_the_stop_does_not_show_that_no_state_is_lost),
+        CASE(a_report_after_the_stop_shows_that_no_state_is_lost),
         CASE(a_local_aggregator_has_a_successor_before_its_end_and_no_crash_is_counted),
         CASE(with_fixed_ports_the_next_aggregator_starts_when_the_ports_are_free),
         CASE(all_local_aggregators_hand_over_their_tasks_and_none_is_started_again),

@@ -123,6 +123,7 @@ static void take_message(struct rig_worker *w, const struct fabric_event *event)
         w->missing_count++;
     } else if (record.kind == RECORD_CLOSED) {
         w->closed[w->closed_count++ % 16] = record.closed;
+        w->chosen_before_word = w->chosen_count;
     } else if (record.kind == RECORD_BACKED) {
         w->backed = record.backed;
         w->backed_count++;

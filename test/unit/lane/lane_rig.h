@@ -46,7 +46,7 @@ struct rig_worker {
     int passed_count;
     struct record_measure measure;
     int measures_count;
-    int chosen_before_word; /* chosen_count at the last word */
+    int chosen_before_word; /* chosen_count at the last word or CLOSED */
     struct record_connect next_ticket;
     bool is_stopped; /* this worker is not polled */
 };

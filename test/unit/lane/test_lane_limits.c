@@ -1,6 +1,8 @@
 /* Tests limits of jobs in a lane: own memory, and memory shared by workers. A job beyond a limit
  * gets an error. Other jobs are not affected. Uses shared memory and libfabric. */
+#include "svc/lane/job/table.h"
 #include "svc/lane/move/regroup.h"
+#include "svc/lane/wanted.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
 
@@ -83,6 +85,32 @@ static void pieces_use_the_memory_that_the_lane_reports(void **state)
     uint64_t said = 50 * (lane_piece_bytes() + 64 * lane_rank_bytes());
     assert_true(held() - before >= said);
     assert_true(held() - before <= said + said / 3); /* the allocator rounds up */
+}
+
+/* The control thread prepares memory for the arrays that the lane allocates, and for no others. */
+static void arrays_are_wanted_for_results_that_a_piece_stores(void **state)
+{
+    static const struct lane_terms terms[] = {
+        {0},
+        {.rule = UPDATE_ADAM},
+        {.quorum = QUORUM_FIRST, .bound = 2},
+        {.quorum = QUORUM_CHOSEN},
+        {.quorum = QUORUM_ANY},
+        {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS, .rule = UPDATE_ADAM},
+        {.quorum = QUORUM_CHOSEN, .role = FOLLOWS_ROUNDS, .lag = 3},
+    };
+    rig_start(&rig, kind);
+    for (uint32_t id = 0; id < sizeof terms / sizeof *terms; id++) {
+        struct lane_piece spec = {.id = id, .elements = 1000, .terms = terms[id]};
+        struct wanted_arrays wanted;
+        size_t rest_bytes;
+        spec.dtype = REDUCE_F32;
+        assert_int_equal(wanted_by_pieces(rig.lane, RIG_JOB, 3, &spec, 1, &wanted, &rest_bytes), 0);
+        rig_place_piece(&rig, 3, spec, false);
+        const struct piece *p = piece_find(job_find(rig.lane, RIG_JOB), id);
+        assert_int_equal(wanted.kept_bytes > 0, p->kept != NULL);
+        assert_int_equal(wanted.state_bytes > 0, p->parameters != NULL);
+    }
 }
 
 /* Some pieces were placed before. They must still exist after the refusal. */
@@ -341,6 +369,7 @@ static void regions_of_all_jobs_of_a_tenant_count_together(void **state)
 static const struct CMUnitTest cases[] = {
     CASE(a_lane_holds_no_more_than_it_may_and_other_jobs_train_on),
     CASE(pieces_use_the_memory_that_the_lane_reports),
+    CASE(arrays_are_wanted_for_results_that_a_piece_stores),
     CASE(earlier_pieces_stay_after_a_refusal),
     CASE(room_for_a_window_is_reserved_from_the_first_connection_on),
     CASE(a_worker_without_memory_for_a_window_is_refused),

@@ -100,6 +100,32 @@ static void a_frozen_piece_keeps_announcements_and_answers_queries(void **state)
     expect(&moving.from, 0, 9);
 }
 
+/* Rank 0 is in the set of round 1, whose COMMIT it has not received before the move, and it is
+ * stopped until round 3 has closed without it. Its values are still those of round 1. */
+static void a_rank_with_a_result_is_told_the_round_of_this_result(void **state)
+{
+    const struct rig_worker *late = &moving.to.workers[0];
+    moving_start(3, SHORT, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
+    push(&moving.from, 0, 1, 2);
+    push(&moving.from, 2, 1, 6);
+    expect_commit(&moving.from, 0, 1);
+    moving_move(1);
+    for (uint64_t round = 2; round <= 3; round++) {
+        push(&moving.to, 1, round, 2);
+        push(&moving.to, 2, round, 6);
+        expect_commit(&moving.to, 1, round);
+        expect_commit(&moving.to, 2, round);
+    }
+    stand(&moving.to, 0, 1, RECORD_HOLDS);
+    rig_until(&moving.to, late->closed_count == 1);
+    assert_int_equal(late->closed[0].round, 1);
+    push(&moving.to, 0, 2, 1000); /* the rank continues behind its result, and is late */
+    rig_until(&moving.to, late->closed_count == 2);
+    assert_int_equal(late->closed[1].round, 3);
+    expect(&moving.to, 0, 8);
+    assert_int_equal(late->words_count + late->errors_count, 0);
+}
+
 /* ---- time of the release ---- */
 
 static struct lane_wish wish_away(void)
@@ -298,6 +324,7 @@ static const struct CMUnitTest cases[] = {
     CASE(announcements_before_the_end_of_the_round_wait_too),
     CASE(a_thaw_serves_waiting_announcements),
     CASE(a_frozen_piece_keeps_announcements_and_answers_queries),
+    CASE(a_rank_with_a_result_is_told_the_round_of_this_result),
     CASE(a_wanted_release_waits_until_a_round_has_ended),
     CASE(a_wanted_release_waits_for_at_most_the_time_of_two_rounds),
     CASE(a_thaw_withdraws_a_wanted_release),

@@ -72,15 +72,16 @@ static void expect_commit(uint32_t rank, int count, uint64_t round, float value)
     expect(rank, value);
 }
 
-/* Checks that the worker's announcement under `word` was answered with CLOSED and the result of
- * `round`. */
+/* Checks that the worker's announcement under `word` was answered with the result of `round` and
+ * CLOSED, without a word. */
 static void expect_closed(uint32_t rank, int count, uint32_t word, uint64_t round, float value)
 {
     struct rig_worker *w = &rig.workers[rank];
+    int words = w->words_count;
     rig_until(&rig, w->closed_count == count);
     assert_int_equal(w->closed[count - 1].word, word);
     assert_int_equal(w->closed[count - 1].round, round);
-    assert_int_equal(w->words[w->words_count - 1], word);
+    assert_int_equal(w->words_count, words);
     assert_int_equal(w->errors_count, 0);
     expect(rank, value);
 }
@@ -237,6 +238,42 @@ static void a_gather_of_the_first_is_refused(void **state)
                          .output_blocks = 3});
     rig_until(&rig, rig.workers[0].errors_count == 1);
     assert_int_equal(rig.workers[0].error.code, -EOPNOTSUPP);
+}
+
+/* A barrier makes no result that late ranks could get. */
+static void a_barrier_of_the_first_needs_a_tensor_without_elements(void **state)
+{
+    const struct say barrier = {.piece = DATA,
+                                .word = 1,
+                                .round = 1,
+                                .elements = ELEMENTS,
+                                .operation = RECORD_BARRIER,
+                                .has_no_input = true};
+    start(3, first_two, false);
+    rig_say(&rig, 0, barrier);
+    rig_say(&rig, 2, barrier);
+    rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[2].errors_count == 1);
+    assert_int_equal(rig.workers[0].error.code, -EOPNOTSUPP);
+    rig.workers[0].errors_count = 0;
+    push(0, 1, 2); /* the piece is sound */
+    push(2, 1, 6);
+    expect_commit(0, 1, 1, 4);
+    push(1, 1, 1000);
+    expect_closed(1, 1, 1, 1, 4);
+}
+
+/* The former owner died after round 1. Ranks 1 and 2 know that round 3 has ended. */
+static void a_new_owner_tells_a_rank_with_a_result_the_round_of_this_result(void **state)
+{
+    start(3, first_two, true);
+    push_as(0, 1, 1, RECORD_MEAN, RECORD_HOLDS);
+    push(1, 4, 2);
+    push(2, 4, 6);
+    rig_until(&rig, rig.workers[0].closed_count == 1);
+    assert_int_equal(rig.workers[0].closed[0].round, 1);
+    expect_commit(1, 1, 4, 4);
+    push(0, 2, 1000);
+    expect_closed(0, 2, 2, 4, 4);
 }
 
 static void a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it(void **state)
@@ -478,6 +515,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_round_never_goes_back_for_a_rank),
     CASE(the_first_k_continue_without_one_leaver_but_not_without_two),
     CASE(a_gather_of_the_first_is_refused),
+    CASE(a_barrier_of_the_first_needs_a_tensor_without_elements),
+    CASE(a_new_owner_tells_a_rank_with_a_result_the_round_of_this_result),
     CASE(a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it),
     CASE(late_ranks_wait_for_the_first_result_of_a_new_owner),
     CASE(the_leader_decides_which_gradients_make_the_round),

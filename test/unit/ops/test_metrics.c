@@ -292,7 +292,7 @@ static void saved_cores_are_a_mean_over_time(void **state)
     assert_true(mean.allocated == 1 && mean.used == 0.5 && mean.dedicated == 3);
     char *text = page_of(s, &history);
     has(text,
-        "1.00 cores allocated, 0.50 used; dedicated servers would have held 3.00: 67 % saved");
+        "1.00 cores allocated, 0.50 used; dedicated servers would have used 3.00: 67 % saved");
     has(text, "\"cores_mean\"");
     free(text);
     snapshot_destroy(s);

@@ -4,6 +4,7 @@
 #include "bench/explore/policies.h"
 #include "packer/elastic/bound.h"
 #include "packer/elastic/internal.h"
+#include "test/unit/packer/scheduler_rig.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -138,9 +139,50 @@ static void the_bounds_are_sums_that_can_be_checked_by_hand(void **state)
     assert_true(bound_arrival_ns(&c) == 21 + 2 * 21 + 3 * 21);
 }
 
+static void submit_of_study(struct rig *rig, uint32_t id, uint32_t study)
+{
+    struct scheduler_job job = {.id = id, .study = study, .workers_min = 1, .workers_max = 1};
+    assert_int_equal(
+        rig_send(rig, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED, .submitted = &job}), 0);
+}
+
+static bool has_study(const struct rig *rig, uint32_t id)
+{
+    const struct roster_known *known = rig->scheduler->known;
+    for (size_t i = 0; i < known->studies_count; i++)
+        if (known->studies[i]->id == id)
+            return true;
+    return false;
+}
+
+/* Each job without a study has a study of its own, so a service that runs for long sees many. */
+static void ended_studies_beyond_a_limit_are_dropped_from_the_oldest_on(void **state)
+{
+    const uint32_t first = 10, last = first + ROSTER_IDLE_MAX + 100;
+    struct rig rig = rig_new(4);
+    submit_of_study(&rig, 1, 1);
+    for (uint32_t id = first; id <= last; id++) {
+        submit_of_study(&rig, id, id);
+        rig_job(&rig, SCHEDULER_ENDED, id);
+    }
+    assert_int_equal(rig.scheduler->known->studies_count, ROSTER_IDLE_MAX + 1);
+    assert_true(has_study(&rig, 1)); /* its job runs */
+    assert_true(has_study(&rig, last));
+    assert_true(has_study(&rig, last - ROSTER_IDLE_MAX + 1));
+    assert_false(has_study(&rig, last - ROSTER_IDLE_MAX));
+    submit_of_study(&rig, 2, last - ROSTER_IDLE_MAX + 1); /* the oldest one is used again */
+    rig_job(&rig, SCHEDULER_ENDED, 2);
+    submit_of_study(&rig, 3, 5);
+    rig_job(&rig, SCHEDULER_ENDED, 3);
+    assert_true(has_study(&rig, last - ROSTER_IDLE_MAX + 1));
+    assert_false(has_study(&rig, last - ROSTER_IDLE_MAX + 2));
+    scheduler_destroy(rig.scheduler);
+}
+
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
+        cmocka_unit_test(ended_studies_beyond_a_limit_are_dropped_from_the_oldest_on),
         cmocka_unit_test(no_wait_exceeds_its_bound),
         cmocka_unit_test(without_victims_arrivals_exceed_their_bound),
         cmocka_unit_test(without_overdue_rests_a_rest_exceeds_its_bound),

@@ -58,8 +58,8 @@ static void a_refusal_names_owner_limit_amount_and_option(void **state)
     assert_int_equal(limits_check(&limits, LIMIT_JOB_TENSORS, "job resnet", 8, 2, &err), 0);
     assert_int_equal(limits_check(&limits, LIMIT_JOB_TENSORS, "job resnet", 8, 3, &err), -EDQUOT);
     assert_string_equal(err.text, "job resnet: tensors of one job: has 8, asks for 3 more, may "
-                                  "have 10; whoever runs gradpool serve can raise "
-                                  "--job-tensors-max");
+                                  "have 10; the operator can raise --job-tensors-max of "
+                                  "gradpool serve");
     assert_int_equal(limits_check(&limits, LIMIT_JOB_TENSORS, "j", 11, 0, &err), -EDQUOT);
     assert_int_equal(limits_check(&limits, LIMIT_JOB_BYTES, "j", 5, UINT64_MAX, &err), -EDQUOT);
     assert_non_null(strstr(err.text, "may have 1 TiB"));

@@ -1,6 +1,7 @@
 """Receives a message from the first rank that sends one. A message is a round of a tensor of two
-ranks. Such a receive therefore begins a round with every rank that may send. The caller gets the
-first message. Later messages are stored for the next receive of the same tag and size (Y12)."""
+ranks. A receive from any rank therefore begins a round with every rank that may send. The caller
+gets the first message. Later messages are stored for the next receive of the same tag and size
+(Y12)."""
 import collections
 import math
 import threading

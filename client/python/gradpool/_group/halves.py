@@ -15,7 +15,7 @@ _tied = {}      # id of a result -> (weak reference to it, the operation)
 
 
 def hold(operation):
-    """Holds a finished operation until torch has queried it."""
+    """Holds a finished operation until torch has queried the operation."""
     _recent.append(operation)
     while len(_recent) > RECENT:
         tie(_recent.popleft())

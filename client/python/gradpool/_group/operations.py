@@ -29,7 +29,7 @@ from .._tensors.lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ..errors import error_of, GradpoolError, mismatch, overdue, Timeout
 from . import halves, unattended
 
-# A sequence of operations keeps at most this many tensors declared, with this many bytes. Each
+# Maximum number of tensors that a sequence of operations keeps declared, and of their bytes. Each
 # tensor has staging memory.
 NAMES_MAX = 256
 BYTES_MAX = 512 << 20
@@ -204,8 +204,8 @@ class Operation(Work):
         self._crossings = ()        # transfers of results to their devices
         self._deadline_s = time.monotonic() + group.timeout_s
         self._over, self._error, self._promise = threading.Event(), None, None
-        self._is_taken = False      # whether a thread works on the operation
-        self._is_handed = False     # whether the completion thread ends the operation
+        self._is_taken = False  # whether a thread is completing the operation
+        self._is_handed = False  # whether the completion thread will complete the operation
         self._is_asked = False
         # no caller waits yet, so the operation has no deadline
         self._is_unattended = False
@@ -315,8 +315,8 @@ class Operation(Work):
         return True
 
     def look_after(self, age_s):
-        """Hands the operation to the completion thread if it is older than `age_s` and no thread
-        ends it."""
+        """Hands the operation to the completion thread if it is older than `age_s` and no thread is
+        completing it."""
         if not self._is_taken and self._group.timeout_s - self._left_s() >= age_s:
             self._is_unattended = True
             self.hand_over()

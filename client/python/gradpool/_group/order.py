@@ -25,11 +25,11 @@ from .operations import Operation
 # checks.
 _PATIENCE_S = 2.0
 _LOOK_S = 0.1
-# Longest pause between two reports in one wait. Reports are repeated, because another rank's report
-# may belong to an earlier wait.
+# Longest pause between two reports in one wait. A rank repeats its report, because the report of
+# another rank may belong to an earlier wait.
 _TELL_MAX_S = 30.0
-# A rank that has found a mismatch waits at most this long until other ranks have found the
-# mismatch. Afterwards the rank may leave the job.
+# Longest wait of a rank that has found a mismatch, until other ranks have found the mismatch, too.
+# Afterwards the rank may leave the job.
 _FOUND_MS = 1000
 # Maximum number of collectives in a report, and of words for them.
 _CALLED_MAX = 64
@@ -101,7 +101,7 @@ class Order:
                                f'{RULE}')
 
     def _wait_for_others(self):
-        """Waits until the other ranks have found the mismatch: each rank then sends one more
+        """Waits until the other ranks have found the mismatch: each of them then sends one more
         text."""
         with contextlib.suppress(GradpoolError):
             self._notices.leave(b'')

@@ -18,11 +18,11 @@ from .._native.backup import Backup, end_round
 from .._native.binding import number, U64_MAX
 from ..errors import disagreement, mismatch, Timeout
 
-# A wait for the end of a round that may be longer than this runs in another thread, so that the
-# calling thread can handle a Ctrl-C.
+# A wait that may be longer than this runs in another thread, so that the calling thread can handle
+# a Ctrl-C.
 _BRIEF_MS = 100
-# A loop whose body runs so many times without a gradient raises an error, because the loop would
-# never end.
+# Maximum number of bodies of a loop without a gradient. More of them raise an error, because the
+# loop would never end.
 _IDLE_MOST = 1000
 
 

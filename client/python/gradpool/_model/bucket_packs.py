@@ -1,5 +1,5 @@
-"""Small gradients in one bucket of DDP that are sent as one tensor, because a round costs more than
-the few bytes of each.
+"""Small gradients in one bucket of DDP that are sent as one tensor, because a round of each
+gradient would cost more than the transfer of its few bytes.
 
 A pack is a range of neighbouring gradients in the bucket, so nothing is copied.
 DistributedDataParallel has the same buckets on all ranks and rebuilds them on all ranks at the same
@@ -11,7 +11,8 @@ import hashlib
 SMALL_BYTES = 16 << 10      # a longer gradient is sent alone
 # largest pack; a large bucket has several, so that several lanes share the work
 PACK_BYTES = 256 << 10
-FEWEST = 8  # fewest gradients in a pack; for fewer a further tensor costs more than it saves
+# minimum number of gradients in a pack; with fewer, one more tensor costs more than the pack saves
+FEWEST = 8
 _ELEMENT_BYTES = 4          # bytes of a float32
 _NAME_BYTES = 160           # bytes of the first parameter's name that the name of a pack contains
 

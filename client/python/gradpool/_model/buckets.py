@@ -10,7 +10,8 @@ from .._tensors.carriers import is_lendable, lent
 from .._tensors.cuda import Crossing, is_on_gpu
 from ..errors import mismatch
 
-# From this length on, moving the view costs less than copying the gradient in both directions.
+# For a gradient of at least this length, moving its view costs less than copying the gradient in
+# both directions.
 MOVED_BYTES = 16 << 10
 
 
@@ -33,7 +34,7 @@ def bucket_of(job, bucket, parts, are_views, lends):
 
 
 def _is_crumbled(bucket):
-    """Returns whether copies of all gradients cost less than moves of all views."""
+    """Returns whether copying all gradients costs less than moving all their views."""
     size = bucket.buffer().numel() * bucket.buffer().element_size()
     return size < MOVED_BYTES * len(bucket.parameters())
 

@@ -1,6 +1,6 @@
-"""Detects parameters that no rank has a gradient for, as with find_unused_parameters=True. PyTorch
-does not change them, but lanes step them with zeros. With weight decay, momentum and counts of
-steps the results differ (Y114)."""
+"""Detects parameters without a gradient on any rank, as find_unused_parameters=True does. PyTorch
+does not change such parameters, but lanes step them with zeros. With weight decay, momentum or
+counts of steps the results differ (Y114)."""
 from ..errors import mismatch
 
 
@@ -40,7 +40,8 @@ class Unused:
             parameter in self._idle or self._rule_of(parameter) == 'sgd')
 
     def _counts_steps(self, parameter):
-        """Returns whether earlier steps with zeros change the effect of the first gradient."""
+        """Returns whether earlier steps with zeros would change the effect of the first
+        gradient."""
         return 'adam' in self._rule_of(parameter) or self._group_of(parameter).get('dampening')
 
     def _error(self, parameter, what):

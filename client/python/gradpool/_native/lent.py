@@ -1,6 +1,6 @@
 """Memory of a job that lanes on this host use in place, as buffers for torch and numpy. A buffer
-ends when no tensor or array uses its memory. The next buffer of the same size then uses its pages.
-Memory that the script still uses is not reused, and exists also after the job (Y20)."""
+ends when no tensor or array uses its memory; the next buffer of the same size then gets its pages.
+Memory that the script still uses is not reused, and exists after the end of the job, too (Y20)."""
 import ctypes
 import mmap
 import weakref

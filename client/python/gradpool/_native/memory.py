@@ -1,5 +1,5 @@
-"""Addresses of Python values, which stay valid while the library uses them. Nothing is copied or
-converted (Y5). The error for a refused value states the reason."""
+"""Addresses of Python values. An address stays valid while the library uses the value. No value is
+copied or converted (Y5). The error for a refused value states the reason."""
 import ctypes
 import sys
 

@@ -1,4 +1,4 @@
-"""Handles of the library, each of which belongs to one process and ends once.
+"""Handles of the library. Each handle belongs to one process and ends once.
 
 The library requires that nothing is destroyed while a call uses it. This module ensures that for
 scripts with threads: an end first refuses new calls, then waits for the calls of other threads that
@@ -14,8 +14,8 @@ from ..errors import Forked, GradpoolError
 
 
 class _Use:
-    """A block during which a handle does not end. Every push and every wait uses one. The class has
-    methods of its own, because contextlib would cost as much as the push."""
+    """A block during which a handle does not end. Every push and every wait is in such a block. The
+    class does not use contextlib, which would cost as much as the push."""
     __slots__ = ('_owned',)
 
     def __init__(self, owned):

@@ -57,8 +57,9 @@ class _Completer:
             self._check_slow()
 
     def _left_of(self, items):
-        """Returns the items to check. Most of many items are queued behind the oldest ones, so the
-        oldest items are checked each time, and the others in turn."""
+        """Returns the items to check. If there are many items, most of them are queued behind the
+        oldest items. The oldest items are therefore checked each time, and some of the others, a
+        different part each time."""
         first = _OLDEST + self._turn * _OTHERS
         looked = items[:_OLDEST], items[first:first + _OTHERS]
         self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0

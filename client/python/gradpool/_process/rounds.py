@@ -14,7 +14,7 @@ from ..errors import error_of, GradpoolError, Timeout
 from .completion import complete, complete_slowly, is_here
 
 SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
-_SLOW_AFTER_S = 1.0     # age from which a dropped round is checked less often (Y11)
+_SLOW_AFTER_S = 1.0  # age in seconds after which a dropped round is checked less often (Y11)
 _COLLECT_S = 1.0        # longest wait for another thread, which may be blocked in a destructor
 
 _collecting = threading.RLock()
@@ -30,8 +30,8 @@ class Request:
 
     def wait(self, timeout_ms=0):
         """Returns when the result is in place and the script may write to the gradient. Timeout:
-        not finished; call wait() again. Any other error ends the request, and later calls raise the
-        error again."""
+        the round is not finished; call wait() again. Any other error ends the request, and later
+        calls raise the error again."""
         self._round.wait(number(timeout_ms, 'timeout_ms', INT_MAX))
 
     def done(self, timeout_ms=0):
@@ -73,7 +73,7 @@ class Round:
         return self._rounds.job.client
 
     def give_up(self):
-        """Ends a round that has not begun, also one whose push was interrupted by an exception in a
+        """Ends a round that has not begun, or whose push was interrupted by an exception in a
         signal handler."""
         if self.handle:
             self.drop()

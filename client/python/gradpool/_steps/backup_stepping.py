@@ -25,8 +25,8 @@ class BackupStepping(Stepping):
         self.is_in_body = False
 
     def take_next(self, _):
-        """Returns False: lanes also make the steps of missed rounds, so this rank has the newest
-        parameters."""
+        """Returns False. No mean has to be fetched, because lanes also make the steps of missed
+        rounds, and this rank has the newest parameters."""
         return False
 
     def note_settings(self):

@@ -17,7 +17,7 @@ from ..errors import GradpoolError, mismatch, Mismatch
 KEYS = {'sgd': (), 'momentum': ('momentum_buffer',), 'nesterov': ('momentum_buffer',),
         'adam': ('exp_avg', 'exp_avg_sq'), 'adamw': ('exp_avg', 'exp_avg_sq')}
 _CHUNK_BYTES = 64 << 20     # largest number of bytes of states that are transferred at a time
-_LENT_FROM = 16384          # shorter states, in elements, are always copied
+_LENT_FROM = 16384  # shorter states, in elements, are copied and not lent
 _AGAIN_S = 0.05
 _NOTES_NONE = torch.__version__ < (2, 4)    # before torch 2.4, SGD without momentum has a state
 _PASSING = errno.EBUSY, errno.EAGAIN, errno.ECONNREFUSED, errno.ECONNRESET

@@ -1,5 +1,5 @@
-"""Checks that gradients are unchanged after backward(). Lanes have already used the gradients for a
-step, so clipping or scaling between backward() and step() would have no effect."""
+"""Checks that gradients are unchanged after backward(). Clipping or scaling between backward() and
+step() would have no effect, because lanes have already used the gradients for a step."""
 import torch
 
 from .._tensors.contents import Contents

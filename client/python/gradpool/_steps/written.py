@@ -1,6 +1,6 @@
-"""Detects that the script has written parameters since lanes wrote them: by load_state_dict(),
-clamping, averages, p.data or numpy. The version of a tensor does not change with some of these
-writes, so sums over the bytes are compared."""
+"""Detects that the script has written parameters since the last write of the lanes: with
+load_state_dict(), clamping, averages, p.data or numpy. Some of these writes do not change the
+version of a tensor, so sums over the bytes are compared."""
 import torch
 
 from .._native.states import Sum

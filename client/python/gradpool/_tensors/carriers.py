@@ -14,8 +14,8 @@ _HALVES = {torch.float16, torch.bfloat16}
 _NATIVE = {torch.float32, torch.float64, torch.int32, torch.int64} | _HALVES
 _WORD = torch.int32
 _WORD_BYTES = 4
-# Longest tensor with separate staging memory, which costs less than whole pages. With staging
-# memory the next round need not wait for COMMIT (client/lib, L17).
+# Maximum bytes of a tensor with its own staging memory, which costs less than whole pages. With
+# staging memory the next round need not wait for COMMIT (client/lib, L17).
 _SHORT_BYTES = 64 << 10
 _NO_ROOM = errno.ENOMEM, errno.ENOSPC, errno.EMFILE
 

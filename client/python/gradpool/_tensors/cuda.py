@@ -214,7 +214,7 @@ def fetched(job, values, like):
 
 
 _lock = threading.Lock()
-_in_use = collections.deque()   # (event, object that must exist until the event)
+_in_use = collections.deque()  # (event, object that must exist until the event has occurred)
 
 
 def _forget_copied():

@@ -12,7 +12,7 @@ import collections
 
 from .cuda import HERE
 
-# The first lengths each get their own tensor: at most FIRST lengths, of at most FIRST_BYTES in
+# Each of the first lengths gets its own tensor: at most FIRST lengths, with at most FIRST_BYTES in
 # total.
 FIRST, FIRST_BYTES = 8, 16 << 20
 # A later length gets its own tensor after this many uses, with at most _WINDOW other lengths in

@@ -103,7 +103,8 @@ class Run:
         self._has_state, self._has_begun, self._has_shared = False, False, False
         self._resize_error = None
         self._peeked, self._epoch, self._place = None, None, 0
-        self._callbacks, self._last = [], Last(None, None)  # last step, or the giver's last one
+        # last step, or the last step of the rank that gave the state
+        self._callbacks, self._last = [], Last(None, None)
         self._carried = None    # epoch of the giver's last step, until epochs() begins
 
     def _join(self, name, rank, workers, workers_max, endpoint):

@@ -21,7 +21,8 @@ class Runner:
 
     def __init__(self, options):
         self._options, self._command = options, command_of(options.script, options.arguments)
-        # numbers of workers: wanted, in the job, at the start of the job, requested last
+        # numbers of workers: wanted now, in the job now, at the start of the job, in the last
+        # request
         self._wanted = self._size = self._founders = self._asked = options.workers
         self._asked_of = None       # worker that has got the present request to resize
         self._workers = {rank: Worker(rank) for rank in range(self._wanted)}

@@ -1,5 +1,6 @@
-"""Sends the state of the training from one rank to others, in rounds of a sum: the giver pushes
-words of the state, all other ranks push zeros. If the giver is lost, the sum is 0 on every rank.
+"""Sends the state of the training from one rank, the giver, to others. In each round of sums the
+giver pushes words of the state, and all other ranks push zeros. If the giver is lost, the sum is 0
+on every rank.
 
 All workers wait for the hand-over, so one buffer serves all rounds: the first access to a page of
 new memory takes up to 17 us on some hosts."""
@@ -11,7 +12,7 @@ import torch
 from ..errors import GradpoolError
 from .settings import check_settings
 
-WORDS = 1 << 16         # of 8 bytes: 512 KiB a round
+WORDS = 1 << 16  # number of 8-byte words in a round: 512 KiB
 NAME = 'elastic/state'
 _MAGIC = 0x45544154535047       # first word of each round
 _HEAD = 2               # words: _MAGIC, and the number of bytes of the state

@@ -13,7 +13,7 @@ from . import control
 
 KILL_S = 5              # time between the request to end and SIGKILL
 PAUSE_MAX_S = 60        # longest pause before a new process
-STEADY_S = 120          # a process that has run so long ends a series of failures
+STEADY_S = 120  # a process that has run for this time, in seconds, ends a series of failures
 FAILURES_MAX = 3        # processes of a rank that may end before their first step
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -105,8 +105,8 @@ class Worker:
         return status
 
     def fail(self):
-        """Returns the pause until the next process in seconds; None: there is none, because too
-        many have ended before their first step."""
+        """Returns the pause in seconds until the next process. None: no further process is started,
+        because too many processes have ended before their first step."""
         now_s = time.monotonic()
         self.failures = 0 if self.trains else self.failures + 1
         self.deaths = 1 if now_s - self.start_s > STEADY_S else self.deaths + 1

@@ -114,8 +114,8 @@ class Pull:
 
 
 class _PushRound(Round):
-    """The round of a push. Before clock() the library refuses a wait at once; the polls of Round
-    would hide this error until the time-out."""
+    """The round of a push. A wait before clock() is an error, which the library returns at once;
+    the polls of Round would hide this error until the time-out."""
     __slots__ = ()
 
     def _wait(self, timeout_ms):
@@ -184,8 +184,8 @@ class Table:
             check(lib.gp_push(batch, place, None))
 
     def start_push(self, keys, gradients):
-        """As push(); returns a Request, whose wait() returns when the update has been applied, and
-        raises its error. wait() before clock() raises GradpoolError (EDEADLK)."""
+        """Like push(), but returns a Request, whose wait() returns when the update has been
+        applied, and raises its error. A wait() before clock() raises GradpoolError (EDEADLK)."""
         with self._lent(keys, gradients) as (keys, place):
             return self._start(keys, Loan(), _PushRound, lambda batch, request: lib.gp_push(
                 batch, place, request))

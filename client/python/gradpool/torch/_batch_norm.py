@@ -11,8 +11,8 @@ from ._operations.calls import Gathering, ReduceOp, Reduction
 from ._operations.handles import begin
 from .process_sets import global_process_set
 
-# Name of these operations. Their order is counted separately from other calls without a name,
-# because all ranks reach the layers in the same order.
+# Name of these operations. Their order is counted separately from that of other calls without a
+# name, because all ranks reach the layers in the same order.
 _KIND = 'SyncBatchNorm'
 
 

@@ -93,8 +93,8 @@ class Sequences:
         told = '.'.join(map(str, ranks))
         if len(told) > 40:
             told = hashlib.sha256(told.encode()).hexdigest()[:16]
-        # A set that is registered again gets other names, because another rank may not have removed
-        # the first one yet.
+        # A set that is registered again gets other names, because another rank may not yet have
+        # removed the former set.
         self.path = f'named/{number}:{told}' if number else 'named/all'
         self._known, self._counts = {}, collections.Counter()
         self.joined = Joined(self)      # exchange of texts with ranks in join()

@@ -27,8 +27,8 @@
 #define WAITING_MIN 16
 #define WAITING_MAX 1024
 #define BACKLOG 4096
-/* Maximum number of events and new callers in one call, so that open connections are not
- * delayed. */
+/* Maximum number of events, and of new callers, that one call handles, so that open connections are
+ * not delayed. */
 #define LOOKS 8
 #define ACCEPTS 4
 

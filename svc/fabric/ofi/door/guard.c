@@ -26,7 +26,7 @@
 struct guard {
     struct ofi_door *door; /* the descriptor is a listener; NULL: a connection */
     struct tcp_wire wire;
-    bool is_broken; /* from now on, the provider reads a reset connection */
+    bool is_broken; /* from now on, each read by the provider returns ECONNRESET */
 };
 
 /* Only the thread of the socket's fabric uses the socket and its guard. */

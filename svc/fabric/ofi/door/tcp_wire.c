@@ -43,7 +43,7 @@ static struct tcp_header tcp_header_of(const struct tcp_stream *s)
     return h;
 }
 
-/* Returns the length of the only address range that a transfer names. */
+/* Returns the length of the address range of a transfer that names only one range. */
 static uint64_t tcp_place_bytes(const struct tcp_stream *s, const struct tcp_header *h)
 {
     struct tcp_place place;
@@ -70,8 +70,8 @@ static bool tcp_settles(unsigned *due)
     return true;
 }
 
-/* Returns whether a message may arrive. If no acknowledgement is due, the provider would read an
- * empty list. */
+/* Returns whether the peer may send this message now. If it is an acknowledgement, one must be due:
+ * otherwise the provider would read from an empty list. */
 static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
 {
     uint64_t body_bytes = h->bytes - h->header_bytes;
@@ -84,8 +84,8 @@ static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
     return (h->flags & FLAGS_ANSWERED) == 0 || tcp_owes(&w->acks_owed);
 }
 
-/* Returns whether a response may arrive. A response that is too short would leave old bytes in the
- * slot. A response before its read was sent would end an operation in progress. */
+/* Returns whether the peer may send this response now. A response that is too short would leave old
+ * bytes in the slot. A response to a read that was not sent would end another operation. */
 static bool tcp_may_response(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (w->reads_head == w->reads_tail || h->header_bytes != sizeof(*h))
@@ -93,8 +93,8 @@ static bool tcp_may_response(struct tcp_wire *w, const struct tcp_header *h)
     return h->bytes - h->header_bytes == w->read_bytes[w->reads_tail++ % TCP_READS_MAX];
 }
 
-/* Returns whether a write may arrive. The provider itself checks, with the key, whether the memory
- * is lent. */
+/* Returns whether the peer may send this write. The provider itself checks, with the key, whether
+ * the memory is lent. */
 static bool tcp_may_write(struct tcp_wire *w, const struct tcp_header *h)
 {
     if (!tcp_has_one_place(h) || h->bytes - h->header_bytes != tcp_place_bytes(&w->in, h))

@@ -10,7 +10,8 @@
 
 /* Bytes of the longest header: a transfer with a word and four address ranges. */
 #define TCP_HEADER_BYTES_MAX 120
-/* Each number is larger than the number of operations that an end may post (provider/types.h). */
+/* Maximum numbers of open operations that are followed. They are larger than the numbers that an
+ * end may post (provider/types.h). */
 #define TCP_READS_MAX 256
 #define TCP_ANSWERS_MAX 1024
 

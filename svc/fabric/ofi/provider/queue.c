@@ -48,9 +48,9 @@ void ofi_queue_activate(struct ofi_conn *c)
 
 /* --- slots ----------------------------------------------------------------------------------- */
 
-/* Divides the buffers. A receive begins before a cache line by the length of a frame, so that the
- * message begins at the line. Payloads behind the fixed records are then aligned for the sums that
- * read them in place. */
+/* Divides the buffers into slots. A receive slot begins one frame length before a cache line, so
+ * that the message behind the frame begins at the line. Payloads behind the fixed records are then
+ * aligned for the sums that read them in place. */
 static void queue_lay_out(struct ofi_conn *c, size_t stride)
 {
     for (int i = 0; i < OFI_RECEIVES; i++)

@@ -7,16 +7,17 @@
 #include "svc/fabric/turns.h"
 
 struct ofi_turns {
-    struct list active;      /* linked by in_active: connections whose queue is not armed */
-    struct fabric_turns all; /* order in which polls read these, linked by in_turn */
+    struct list active; /* linked by in_active: connections whose queue is not armed */
+    /* order in which polls read the active connections, linked by in_turn */
+    struct fabric_turns all;
     uint32_t polls;
     unsigned polls_without_look;
-    uint64_t polled_ns; /* time in a poll: after the last connection that was read */
+    uint64_t polled_ns; /* time at which the current poll has read its last connection */
     uint64_t looked_ns; /* time of the last search for active connections */
     bool moves_apart;   /* reading a queue moves the bytes of this connection only */
 };
 
-/* Place of a connection in these turns. */
+/* Place of a connection in the turns of its fabric. */
 struct ofi_place {
     struct list in_active, in_turn;
     struct ofi_conn *conn;
@@ -24,11 +25,11 @@ struct ofi_place {
     uint32_t read_in_poll;      /* number of the last poll that has read the queue */
 };
 
-/* Return NULL if memory is missing. The caller frees the result. */
+/* Both functions return NULL if memory is missing. The caller frees the result. */
 struct ofi_turns *ofi_turns_create(void);
 struct ofi_place *ofi_place_create(struct ofi_conn *c);
 
-/* Polls read the queue from now on, or do not read it any more. */
+/* After ofi_turn_begin() polls read the queue of the connection, until ofi_turn_end() is called. */
 void ofi_turn_begin(struct ofi_conn *c);
 void ofi_turn_end(struct ofi_conn *c);
 /* Adds the connection to the group of its job. NULL: removes it from its group. */

@@ -30,7 +30,7 @@ static const pthread_once_t never = PTHREAD_ONCE_INIT;
 
 static uint64_t absent_page_bytes(void) { return (uint64_t)sysconf(_SC_PAGESIZE); }
 
-/* Tries the advice with an empty range. This succeeds if the kernel knows the advice. */
+/* Calls madvise() for an empty range, which succeeds if the kernel knows the advice. */
 static bool absent_can_populate(void)
 {
     char page;
@@ -99,7 +99,7 @@ static uint64_t look_at_some(const char *base, uint64_t bytes, int fd, uint64_t 
     return bytes;
 }
 
-/* mincore() needs whole pages; only the last page may be incomplete. */
+/* Only the last page may be incomplete, because mincore() checks whole pages. */
 uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offset)
 {
     uint64_t before = (uintptr_t)base % absent_page_bytes(),
@@ -115,7 +115,7 @@ uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offs
     return bytes;
 }
 
-/* Maps pages. If the kernel does not know the advice, the first access maps a page. */
+/* Maps pages. If the kernel does not know the advice, each page is mapped by its first access. */
 static bool absent_populate(void *base, uint64_t bytes)
 {
     int error;

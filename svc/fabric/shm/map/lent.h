@@ -31,13 +31,14 @@ struct shm_lent {
     uint64_t offset, wanted;   /* range to be mapped */
     uint64_t ahead;            /* next offset at which existing pages are mapped early */
     struct shm_record *record; /* record that names the range and waits for it; NULL: none */
-    /* 0; -EFAULT: a page of the range is missing; or an error of mmap() */
+    /* result of mapping: 0; -EFAULT: a page of the range is missing; or an error of mmap() */
     int result;
-    uint64_t due_ns;           /* time before which the region is not mapped */
-    uint64_t spent_ns;         /* mapper's time since shm_mapper_give() */
-    bool is_given, is_over;    /* protected by the mapper's lock: to be mapped; to be unmapped */
+    uint64_t due_ns;   /* time before which the region is not mapped */
+    uint64_t spent_ns; /* mapper's time since shm_mapper_give() */
+    /* the region waits to be mapped, to be unmapped; both are protected by the mapper's lock */
+    bool is_given, is_over;
     struct shm_warmth *warmth; /* see warmth.h */
-    struct shm_toll *toll;     /* pays for the end of the mapping; NULL: nobody */
+    struct shm_toll *toll;     /* account for the time of unmapping; NULL: none */
     atomic_bool is_done;
     /* ranges that were checked for missing pages; used if accesses to missing pages do not fail */
     struct shm_looks *looks;

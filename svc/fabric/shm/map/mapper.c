@@ -1,6 +1,6 @@
-/* Owns the queue of regions to be mapped or unmapped. Both threads hold the lock for a few
- * instructions only. The lane locks only when a region is lent or withdrawn, or when a page is
- * named for the first time. S12 of svc/fabric/shm/README.md. */
+/* Owns the queue of regions to be mapped or unmapped. The lane's and the mapper's thread hold the
+ * lock for a few instructions only. The lane locks only when a region is lent or withdrawn, or when
+ * a record names a page for the first time. S12 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/mapper.h"
 
 #include "svc/base/clock.h"
@@ -25,13 +25,13 @@ struct shm_mapper {
     struct list cold;
     bool is_stopping;
     struct list tolls;        /* for the lane's thread only */
-    atomic_bool has_unmapped; /* a toll may have time */
+    atomic_bool has_unmapped; /* set when a toll has time that may not be charged yet */
     int news_fd;
     pthread_t thread;
 };
 
-/* Allows the thread to run on all cores of the process. It has inherited the one core to which the
- * lane is bound. */
+/* Allows the thread to run on all cores of the process. A new thread inherits the single core to
+ * which the lane is bound. */
 static void mapper_leave_core(void)
 {
     cpu_set_t cores;

@@ -1,6 +1,6 @@
 /* Thread that maps and unmaps the regions that workers lend to a lane, so that the lane never waits
- * for the kernel's page tables. Regions are mapped in parts, in turn. A region that is not due yet
- * waits (S15). */
+ * for the kernel's page tables. The thread maps a part of one region, then a part of the next
+ * region. A region whose `due_ns` is in the future waits (S15). */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_MAPPER_H
 #define GRADPOOL_FABRIC_SHM_MAP_MAPPER_H
 
@@ -19,7 +19,7 @@ int shm_mapper_news_fd(const struct shm_mapper *mapper);
 /* Returns the tolls of jobs with connections, for the lane's thread only. NULL: there is no
  * mapper. */
 struct list *shm_mapper_tolls(struct shm_mapper *mapper);
-/* Returns a toll with time that is not charged yet, and this time; NULL: there is none. */
+/* Returns a toll whose time is not charged yet, and this time; NULL: no toll has such time. */
 const struct shm_toll *shm_mapper_next_toll(struct shm_mapper *mapper, uint64_t *ret_ns);
 /* Passes the region to the mapper, which maps the range in `offset`, `wanted` and `ahead`. Then
  * is_done is set, and the eventfd is signaled. */

@@ -1,6 +1,6 @@
 /* Sealed memfds. A peer's descriptor is mapped only after its seals, kind and size were checked
- * (S3). The creator of the descriptor cannot block these calls: the first call reads the seals, and
- * fails at once if the descriptor is not memory. */
+ * (S3). The peer cannot block these checks: the first call reads the seals, and fails at once if
+ * the descriptor is not a memfd. */
 #include "svc/fabric/shm/map/memory.h"
 
 #include "svc/base/cleanup.h"

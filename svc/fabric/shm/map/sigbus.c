@@ -32,7 +32,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sigbus_slot *empty;
 static struct sigaction before;
 static uintptr_t page_bytes;
-/* Where shm_sigbus_touch() continues after a fault; NULL: this thread is not in that function. Only
+/* Jump target of shm_sigbus_touch() after a fault; NULL: this thread is not in that function. Only
  * the program that contains lanes installs the handler. In a program, unlike a library, access to a
  * thread-local variable needs no function call. */
 static _Thread_local sigjmp_buf *volatile resume;
@@ -57,7 +57,7 @@ static struct sigbus_slot *sigbus_find(uintptr_t address)
     return NULL;
 }
 
-/* Replaces the page by a direct system call, because a signal handler must not run a sanitizer's
+/* Replaces the page. Uses a direct system call, because a signal handler must not run a sanitizer's
  * wrapper of mmap(). */
 static bool sigbus_replace_page(uintptr_t address)
 {
@@ -168,7 +168,7 @@ void shm_sigbus_release(void *base)
     pthread_mutex_unlock(&lock);
 }
 
-/* The bytes are read but not used. The thread sanitizer would report each read as a race. */
+/* Reads the bytes and drops them. The thread sanitizer would report each read as a race. */
 __attribute__((no_sanitize("thread"))) void shm_sigbus_touch(const void *start, uint64_t bytes)
 {
     uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);

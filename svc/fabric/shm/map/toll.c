@@ -1,6 +1,5 @@
-/* A toll is freed after its last connection and its last memory. The time of memory that is
- * unmapped after the last connection of a job is charged to nobody, like the time of mapping for a
- * job that has ended. */
+/* A toll is freed when its last connection has left and its last memory is unmapped. If memory of a
+ * job is unmapped after the job's last connection has left, the time is charged to no job. */
 #include "svc/fabric/shm/map/toll.h"
 
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-/* Time that the mapper's thread has spent on unmapping a job's memory. The connection or its job
- * may have ended before. S15 of svc/fabric/shm/README.md. */
+/* A toll counts the time that the mapper's thread has spent on unmapping a job's memory. The memory
+ * may be unmapped after the end of the connection or of the job. S15 of
+ * svc/fabric/shm/README.md. */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_TOLL_H
 #define GRADPOOL_FABRIC_SHM_MAP_TOLL_H
 
@@ -12,8 +13,10 @@
 struct fabric_group;
 
 struct shm_toll {
-    struct list link; /* node in shm_fabric.tolls while connections use the toll; for the lane */
-    struct fabric_group *group; /* of a job; the lane does not use it after the last connection */
+    /* node in shm_fabric.tolls while connections use the toll; only the lane's thread uses it */
+    struct list link;
+    /* group of a job; the lane does not use it after the last connection */
+    struct fabric_group *group;
     unsigned conns;
     atomic_uint users; /* connections, and mapped memory */
     _Atomic uint64_t spent_ns;
@@ -21,12 +24,13 @@ struct shm_toll {
 
 /* Adds a connection to the toll of its group. Without memory for a toll, no time is charged. */
 void shm_toll_join(struct list *tolls, struct fabric_group *group);
-/* Ends the use by a connection. */
+/* Ends the use of the toll by a connection. */
 void shm_toll_leave(struct list *tolls, const struct fabric_group *group);
 /* Begins the use of the group's toll by mapped memory. Returns the toll, or NULL if there is
  * none. */
 struct shm_toll *shm_toll_share(struct list *tolls, const struct fabric_group *group);
-/* Adds the time of unmapping, and ends the use by this memory. Any thread. NULL is allowed. */
+/* Adds the time of unmapping to the toll, and ends the use by this memory. Any thread may call this
+ * function. NULL is allowed. */
 void shm_toll_pay(struct shm_toll *toll, uint64_t spent_ns);
 /* Returns a toll with time, and resets this time; NULL: there is none. */
 struct shm_toll *shm_toll_next(struct list *tolls, uint64_t *ret_ns);

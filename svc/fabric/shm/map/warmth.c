@@ -1,5 +1,5 @@
-/* Accesses mapped pages in order, some at a time. If an access on this host would allocate missing
- * pages, no page is accessed. S16 of svc/fabric/shm/README.md. */
+/* Accesses mapped pages in ascending order, a few at a time. On a host where an access would
+ * allocate a missing page, this file accesses no page. S16 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/map/warmth.h"
 
 #include "svc/base/clock.h"

@@ -14,15 +14,15 @@
 struct fabric_group;
 struct shm_lent;
 
-/* For the mapper's thread only, except the atomic fields. */
+/* Only the mapper's thread uses the fields, except the atomic ones. */
 struct shm_warmth {
     struct list link; /* node in the list of regions with pages that were not accessed yet */
     const struct shm_lent *lent;
     uint64_t cold, cold_end;   /* mapped pages that are still to be accessed */
     uint64_t used_ns;          /* CPU time used since the last pages were mapped */
     _Atomic uint64_t spent_ns; /* CPU time that was not charged to a job yet */
-    atomic_bool may;           /* the time limits of the job and its tenant permit more work */
-    atomic_bool is_warm;       /* all mapped pages were accessed, or need not be */
+    atomic_bool may;           /* the job and its tenant have time left for more accesses */
+    atomic_bool is_warm; /* all mapped pages were accessed, or this host needs no such access */
 };
 
 /* Creates the state. Returns NULL if memory is missing. */
@@ -35,8 +35,8 @@ void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end);
  * pause, and half of the time afterwards. */
 void shm_warmth_allow(struct shm_warmth *w, const struct fabric_group *group);
 void shm_warmth_charge(struct shm_warmth *w, struct fabric_group *group);
-/* Accesses pages for some milliseconds. Returns false if none is left. Pages that are now missing
- * are skipped. */
+/* Accesses pages for some milliseconds. Returns false if no page is left. A page that is missing
+ * now is skipped. */
 bool shm_warmth_work(struct shm_warmth *w);
 
 #endif

@@ -41,7 +41,8 @@ int shm_producer_room(struct shm_producer *p, bool *ret_room)
     return 0;
 }
 
-/* Requests a wake-up from the consumer of a full ring, and then checks again (W8). */
+/* Sets the flag by which the producer requests a wake-up, and then checks again whether the ring
+ * has space (W8). */
 static int ring_starve(struct shm_producer *p)
 {
     bool room;

@@ -64,8 +64,8 @@ int shm_reserve(struct shm_producer *p);
  * shm_reserve(). */
 int shm_push(struct shm_producer *p, enum shm_record_kind kind, uint32_t word, const void *body,
              size_t bytes);
-/* Writes whether the ring has room. If so, the consumer no longer has to wake the producer. Returns
- * 0, or -EBADMSG as shm_reserve(). */
+/* Writes whether the ring has space for a record. If it has, the flag is cleared, and the consumer
+ * no longer wakes the producer. Returns 0, or -EBADMSG as shm_reserve(). */
 int shm_producer_room(struct shm_producer *p, bool *ret_room);
 
 /* Copies the next record: the header and the number of bytes in it. shm_consumer_publish() later

@@ -12,7 +12,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-/* The queue is short, so that a worker among many unknown callers is accepted soon (T7). */
+/* The queue is short, so that a worker does not wait behind many unknown callers (T7). */
 #define BACKLOG 256
 #define CONNECT_WAIT_US 500000
 
@@ -69,8 +69,8 @@ int shm_socket_accept(int listener, int *ret_fd)
     return 0;
 }
 
-/* Connects, and waits for a short time if the queue is full, because other callers may fill it
- * faster than the lane accepts. */
+/* Connects. If the queue is full, waits for a short time and tries again, because other callers may
+ * fill the queue faster than the lane accepts connections. */
 static int socket_connect_in_turn(int fd, const struct sockaddr_un *name, socklen_t bytes)
 {
     static const struct timeval moment = {.tv_usec = CONNECT_WAIT_US};
@@ -100,9 +100,9 @@ int shm_socket_connect(const char *address, int *ret_fd)
     return 0;
 }
 
-/* Opens a pidfd. SO_PEERPIDFD always means the process that has connected. A pidfd from the process
- * number may mean a later process with this number; the end of the peer is then detected only when
- * the socket closes. Without a pidfd, too, only the socket reports the end. */
+/* Opens a pidfd. SO_PEERPIDFD always refers to the process that has connected. A pidfd opened by
+ * the process number may refer to a later process with the same number; then, and without a pidfd,
+ * only the close of the socket shows the end of the peer. */
 static int socket_peer_pidfd(int fd, int pid, int *ret_pidfd)
 {
     int pidfd = -1;
@@ -181,8 +181,8 @@ static size_t packet_detach(struct msghdr *message, int *ret_fds)
     return count; /* the buffer has room for SHM_PACKET_FDS_MAX; the kernel closes any others */
 }
 
-/* Receives a packet. If a peer closes its socket while packets of ours are unread, the kernel
- * reports an error once, before the packets that the peer has sent. Those packets are valid. */
+/* Receives a packet. If a peer closes its socket before it has read all packets of this process,
+ * the kernel reports an error once, before it returns the packets of the peer, which are valid. */
 static int packet_receive(int fd, struct msghdr *message)
 {
     ssize_t n = recvmsg(fd, message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);

@@ -107,16 +107,16 @@ static void table_continue(struct lane_table *table)
     job_wake(table->job);
 }
 
-int bulk_continue(struct lane *lane, uint32_t job, uint32_t id, const uint64_t *steps)
+int bulk_continue(struct lane *lane, uint32_t job, uint32_t id, const struct bulk_updates *updates)
 {
     struct lane_table *table = bulk_table(lane, job, id);
     if (!table)
         return -ENOENT;
-    int error = steps && !table->hold->loads ? -EBUSY : 0;
-    if (!steps || error < 0)
+    int error = updates && !table->hold->loads ? -EBUSY : 0;
+    if (!updates || error < 0)
         bulk_fail_part(table, error < 0);
-    else if (*steps <= BULK_STEPS_MAX)
-        table->hold->steps_before = *steps - (bulk_clock(table) - 1);
+    else if (updates->count <= BULK_STEPS_MAX)
+        table->hold->steps_before = updates->count - (updates->clock - 1);
     table_continue(table);
     return error;
 }

@@ -36,11 +36,18 @@ int bulk_read(struct lane *lane, uint32_t job, uint32_t table, uint32_t shard, u
  * -EBADMSG: not whole rows, or more than BULK_ROWS_MAX; -ERANGE: a key of another lane, or beyond
  * the bound of the table; -EDQUOT, -ENOSPC, -ENOMEM: as table_shard_add(). */
 int bulk_write(struct lane *lane, uint32_t job, uint32_t table, const void *rows, size_t bytes);
-/* Ends the hold. `steps`: number of updates of the stored rows, at most BULK_STEPS_MAX. NULL: an
- * export, or an import that has ended early; if the lane has rows of the latter, the job fails.
- * -ENOENT: the lane has no such table. -EBUSY: `steps`, but no hold of an import; the job fails. */
-int bulk_continue(struct lane *lane, uint32_t job, uint32_t table, const uint64_t *steps);
-/* Ends the holds of all tables, with NULL for `steps`. */
+/* Number of updates of imported rows before a clock, both the same on all lanes: without BSP the
+ * clocks of lanes differ. */
+struct bulk_updates {
+    uint64_t count; /* at most BULK_STEPS_MAX */
+    uint64_t clock;
+};
+/* Ends the hold. `updates` NULL: an export, or an import that has ended early; if the lane has rows
+ * of the latter, the job fails. -ENOENT: the lane has no such table. -EBUSY: `updates`, but no hold
+ * of an import; the job fails. */
+int bulk_continue(struct lane *lane, uint32_t job, uint32_t table,
+                  const struct bulk_updates *updates);
+/* Ends the holds of all tables, with NULL for `updates`. */
 void bulk_continue_all(struct lane *lane);
 
 /* Returns whether the hold keeps the lane from the next clock or push of the table, none of which

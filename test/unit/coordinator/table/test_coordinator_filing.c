@@ -109,6 +109,7 @@ static void lanes_continue(struct filing_case *c, bool has_steps)
         envelope *request = bulk_request(c, BULK_STEP(CONTINUE));
         assert_int_equal(request->table_bulk->has_steps, has_steps);
         assert_int_equal(request->table_bulk->steps, has_steps ? 9 : 0);
+        assert_int_equal(request->table_bulk->clock, has_steps ? 4 : 0);
         REPLY(c, request, .clock = 0);
     }
 }

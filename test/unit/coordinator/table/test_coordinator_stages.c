@@ -216,10 +216,22 @@ static void a_rank_that_has_left_ends_the_wait(void **state)
 {
     setup(*state);
     ask(0, 0, "pair", 2);
+    rig_settle(members[0].end->rig); /* the coordinator has the request */
     end_leave(members[1].end);
-    refused(0, -EPIPE, "rank 1 has left job words");
+    refused(0, -EPIPE,
+            "rank 1 has left job words before a stage, and the next border between stages needs "
+            "all ranks; call gp_job_leave() after the last stage");
     ask(2, 0, "pair", 2);
     refused(2, -EPIPE, "rank 1 has left job words");
+}
+
+static void a_rank_that_leaves_inside_a_stage_ends_it_for_all(void **state)
+{
+    begin_first(setup(*state));
+    end_part(0, 1, 0);
+    rig_settle(members[0].end->rig);
+    end_leave(members[1].end);
+    refused(0, -EPIPE, "rank 1 has left job words inside stage 'pair', and the next border");
 }
 
 static void a_rank_of_another_stage_is_refused(void **state)
@@ -369,6 +381,7 @@ int main(void)
         CASE(different_stages_fail_the_job),
         CASE(a_deadline_names_the_late_ranks),
         CASE(a_rank_that_has_left_ends_the_wait),
+        CASE(a_rank_that_leaves_inside_a_stage_ends_it_for_all),
         CASE(a_rank_of_another_stage_is_refused),
         CASE(a_repeated_answer_is_the_same_after_another_member_has_ended),
         CASE(a_lost_answer_is_given_again_after_a_restart),

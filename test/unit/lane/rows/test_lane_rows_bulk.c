@@ -115,7 +115,7 @@ static void rows_are_read_in_parts_of_any_length(void **state)
 /* The rows go to a table with other shards. Absent keys keep their initial value. */
 static void stored_rows_are_those_that_were_read(void **state)
 {
-    const uint64_t steps = 1;
+    const struct bulk_updates updates = {.count = 1, .clock = 1};
     char rows[KEYS * ROW_BYTES];
     struct table_terms terms = users;
     start(2);
@@ -135,10 +135,36 @@ static void stored_rows_are_those_that_were_read(void **state)
     rows_settle(&rig);
     assert_false(rows_is_done(&rig, pull));
     assert_int_equal(bulk_write(lane(), RIG_JOB, ROWS_TABLE, rows, sizeof rows), 0);
-    assert_int_equal(bulk_continue(lane(), RIG_JOB, ROWS_TABLE, &steps), 0);
+    assert_int_equal(bulk_continue(lane(), RIG_JOB, ROWS_TABLE, &updates), 0);
     rows_are(pull, START - 0.25f);
     assert_int_equal(hold(0, false).steps, 1);
     assert_int_equal(rows_stored(&rig), KEYS);
+    rows_stop(&rig);
+}
+
+static struct bulk_standing hold_of(uint32_t at, bool loads)
+{
+    struct bulk_standing standing;
+    assert_int_equal(bulk_hold(rig.lanes[at].lane, RIG_JOB, ROWS_TABLE, 0, loads, &standing), 0);
+    return standing;
+}
+
+/* Without BSP, clocks end during a hold, and a lane may hear of them before its hold ends. */
+static void an_asynchronous_import_has_one_number_of_updates_on_all_lanes(void **state)
+{
+    struct table_terms terms = users;
+    terms.consistency = TABLE_TERMS_ASP;
+    const struct bulk_updates imported = {.count = 9, .clock = 1};
+    rows_start(&rig, 2, 2, &terms);
+    rows_settle(&rig);
+    assert_true(hold_of(0, true).is_held && hold_of(1, true).is_held);
+    assert_int_equal(bulk_continue(rig.lanes[0].lane, RIG_JOB, ROWS_TABLE, &imported), 0);
+    end_clocks();
+    rows_settle(&rig);
+    assert_int_equal(hold_of(1, true).clock, 2);
+    assert_int_equal(bulk_continue(rig.lanes[1].lane, RIG_JOB, ROWS_TABLE, &imported), 0);
+    for (uint32_t at = 0; at < 2; at++)
+        assert_int_equal(hold_of(at, false).steps, 10);
     rows_stop(&rig);
 }
 
@@ -178,12 +204,12 @@ static void an_import_that_ends_early_fails_the_job(void **state)
 /* The hold has ended with the connection to the coordinator, so a clock may have been applied. */
 static void the_end_of_an_import_without_its_hold_fails_the_job(void **state)
 {
-    const uint64_t steps = 7;
+    const struct bulk_updates updates = {.count = 7, .clock = 1};
     start(2);
     rows_settle(&rig);
     assert_true(hold(0, true).is_held);
     bulk_continue_all(lane());
-    assert_int_equal(bulk_continue(lane(), RIG_JOB, ROWS_TABLE, &steps), -EBUSY);
+    assert_int_equal(bulk_continue(lane(), RIG_JOB, ROWS_TABLE, &updates), -EBUSY);
     fails_in_midst(-ECANCELED, "table 'users' of job 'job' has a part of its rows");
     rows_stop(&rig);
 }
@@ -210,6 +236,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_hold_at_a_later_clock_waits_for_this_clock),
         cmocka_unit_test(rows_are_read_in_parts_of_any_length),
         cmocka_unit_test(stored_rows_are_those_that_were_read),
+        cmocka_unit_test(an_asynchronous_import_has_one_number_of_updates_on_all_lanes),
         cmocka_unit_test(rows_of_other_lanes_and_lengths_are_refused),
         cmocka_unit_test(an_import_that_ends_early_fails_the_job),
         cmocka_unit_test(the_end_of_an_import_without_its_hold_fails_the_job),

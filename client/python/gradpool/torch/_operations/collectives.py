@@ -198,6 +198,6 @@ push_pull_inplace, push_pull_async_inplace = push_pull_, push_pull_async_
 
 
 def declare(name):
-    """BytePS's scripts call this in the order of the model, to number its tensors. Here only the
-    name is stored: the first operation of a name describes its tensor."""
+    """BytePS's scripts call this function in the order of the model, to number its tensors.
+    gradpool only stores the name: the first operation of a name describes its tensor."""
     global_process_set.sequences().of(str(name))

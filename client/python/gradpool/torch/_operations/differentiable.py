@@ -1,4 +1,4 @@
-"""Operations with gradients. The gradient of each follows Horovod's rule:
+"""Operations with gradients. The gradient of each operation follows Horovod's rule:
 
 allreduce      the same operation, with the same factors
 allgather      the mean over the ranks; each rank gets its own rows

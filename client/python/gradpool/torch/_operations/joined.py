@@ -21,8 +21,8 @@ from ..._group.notices import Notices
 from ...errors import GradpoolError
 
 _WORDS = 512
-# An operation waits this long before it checks for ranks in join(). If a rank is known to be in
-# join(), the check is made at once.
+# Time for which an operation waits before it checks for ranks in join(). If a rank is known to be
+# in join(), the check is made at once.
 _PATIENCE_S = 0.2
 _LOOK_S = 0.02      # interval of checks
 

@@ -12,7 +12,7 @@ from ..._tensors.carriers import check_place, told
 from .calls import Broadcast, Reduction
 
 SMALL_BYTES = 64 << 10      # a larger tensor is sent alone, without a copy
-# largest pack; the first packs are sent while later gradients are computed
+# maximum bytes of a pack; the first packs are sent while later gradients are computed
 PACK_BYTES = 256 << 10
 
 

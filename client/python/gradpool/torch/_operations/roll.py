@@ -35,8 +35,8 @@ class Roll:
                 self._notices.leave(f'{time.time():.3f} {self._mine()}'.encode())
 
     def told(self, since_s):
-        """Returns 'Open on rank 0: ...; Open on rank 1: ...' from reports since `since_s` and this
-        rank's list."""
+        """Returns 'Open on rank 0: ...; Open on rank 1: ...' from the lists sent since `since_s`
+        and this rank's list."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
         texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}

@@ -34,14 +34,15 @@ _WORDS = 128                # number of 32-bit integers for the words of a rank
 _HEAD = struct.Struct('<16sq')
 _TEXT_BYTES = 4 * _WORDS - _HEAD.size
 _NAME_BYTES = 160           # longest name of a tensor in the service
-_TOLD_CHARS = 80            # longest description of one operation in a list of several
-# For this long a waiting thread checks only its own operation; then it checks all open ones.
+_TOLD_CHARS = 80  # maximum number of characters for one operation in a list of several operations
+# Time for which a waiting thread checks only its own operation. Afterwards it checks all open
+# operations.
 _PATIENCE_S = 0.05
-# Total bytes of the first lengths, which get their own tensors. A new length costs marks on all of
-# these tensors.
+# Maximum total bytes of the tensors for first lengths. A new length costs marks on all of these
+# tensors.
 _FIRST_BYTES = 4 << 20
-# Number of lists sent in the second half of a deadline. One is not enough, because a list of
-# another rank may belong to an earlier wait.
+# Number of lists that a rank sends in the second half of a deadline. A single list is not enough,
+# because a list of another rank may belong to an earlier wait.
 _TELLS = 4
 
 

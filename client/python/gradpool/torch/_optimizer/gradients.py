@@ -201,8 +201,9 @@ class Single:
         return True
 
 
-# Flags in the last element of a pack: (no gradient of the pack is sparse, one is sparse on this
-# rank). If any rank has the second value, the result differs.
+# Two values of the flag, the last element of a pack: no gradient of the pack is sparse on this
+# rank, or one is sparse. If any rank sends the second value, the result differs from the first
+# value.
 _FLAGS = {ReduceOp.Average: (0, 1), ReduceOp.Sum: (0, 1), ReduceOp.Max: (0, 1),
           ReduceOp.Min: (0, -1), ReduceOp.Product: (1, 0)}
 

@@ -1,5 +1,5 @@
-"""Detects gradients that a script changed after backward(). clip_grad_value_() writes through
-`.data`, which does not change the version of a tensor."""
+"""Detects gradients that a script has changed after backward(). Such a change by clip_grad_value_()
+does not change the version of a tensor, because the function writes through `.data`."""
 import torch
 
 from ..._tensors.contents import Contents

@@ -105,8 +105,8 @@ class _Distributed:
             self.synchronize()
 
     def _loss_of_all(self, loss):
-        """Returns the loss of all ranks: the sum if gradients are summed, otherwise the mean. None
-        stays None."""
+        """Returns the loss of all ranks: the sum of the losses if gradients are summed, otherwise
+        their mean. A loss of None stays None."""
         if loss is None:
             return None
         how = self._gradients().how
