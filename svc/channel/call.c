@@ -38,6 +38,7 @@ bool channel_is_reply(const envelope *message)
     case GRADPOOL__WIRE__ENVELOPE__BODY_TIMELINE_NEXT:
     case GRADPOOL__WIRE__ENVELOPE__BODY_TABLE_BULK_REPLY:
     case GRADPOOL__WIRE__ENVELOPE__BODY_TABLE_FILE_REPLY:
+    case GRADPOOL__WIRE__ENVELOPE__BODY_POOL_WELCOME:
     case GRADPOOL__WIRE__ENVELOPE__BODY_MOVE_REPLY: return message->id != 0;
     default: return false;
     }

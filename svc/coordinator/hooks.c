@@ -120,6 +120,7 @@ static void job_is_over(struct job *job)
 {
     struct service *s = job->service;
     keeping_end(job);
+    slots_job_ended(job);
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     display_wake(s);

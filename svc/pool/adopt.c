@@ -11,14 +11,20 @@
 #include <sys/pidfd.h>
 #include <unistd.h>
 
+/* A pool that adopts workers, and the error of a worker that cannot be adopted; 0: none. */
+struct adoption {
+    struct worker_pool *pool;
+    int error;
+};
+
 /* Keeps the worker with the newest incarnation of its rank. An older one is ended: a rank has one
  * process. */
 static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, int pidfd)
 {
-    struct worker_pool *pool = context;
+    struct adoption *adoption = context;
     if (cookie->pid != pid || cookie->rank >= POOL_RANKS_MAX)
         return;
-    struct pool_process *known = &pool->processes[cookie->rank];
+    struct pool_process *known = &adoption->pool->processes[cookie->rank];
     if (known->pidfd >= 0 && known->cookie.incarnation > cookie->incarnation) {
         pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
         return;
@@ -27,6 +33,8 @@ static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, 
         process_signal(known, SIGKILL);
     process_close(known);
     *known = (struct pool_process){.pidfd = fcntl(pidfd, F_DUPFD_CLOEXEC, 0), .cookie = *cookie};
+    if (known->pidfd < 0)
+        adoption->error = -errno;
 }
 
 /* Returns whether the process of the rank's newest start runs. A process that has ended keeps its
@@ -43,7 +51,7 @@ static bool start_runs(const struct pool_folder *folder, uint32_t rank)
  * The folder has their process. */
 static void adopt_stored(struct worker_pool *pool)
 {
-    const struct pool_folder *folder = &pool->folder;
+    const struct pool_folder *folder = pool->folder;
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++) {
         pid_t pid = folder->pids[rank];
         if (pool->processes[rank].pidfd >= 0 || pid <= 0 || folder->identities[rank] == 0)
@@ -96,7 +104,7 @@ uint64_t pool_program_hash(char *const *program)
 static int adopt_check(const struct worker_pool *pool, uint32_t count, uint32_t highest,
                        struct err *err)
 {
-    const struct pool_folder *folder = &pool->folder;
+    const struct pool_folder *folder = pool->folder;
     const struct pool_options *o = pool->options;
     if (folder->program != pool_program_hash(o->program))
         return err_set(err, -EEXIST,
@@ -118,17 +126,23 @@ static int adopt_check(const struct worker_pool *pool, uint32_t count, uint32_t 
 
 int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
 {
+    struct adoption adoption = {.pool = pool};
     uint32_t highest = 0;
-    processes_each(pool->folder.pool, adopt_worker, pool);
+    processes_each(pool->folder->pool, adopt_worker, &adoption);
+    if (adoption.error < 0) /* without its pidfd a worker would count as ended */
+        return err_set(err, adoption.error,
+                       "folder %s: a worker cannot be adopted: %s; raise the limit of open files "
+                       "(ulimit -n)",
+                       pool->folder->path, strerror(-adoption.error));
     adopt_stored(pool);
     uint32_t count = count_adopted(pool, &highest);
     int error = count == 0 ? 0 : adopt_check(pool, count, highest, err);
     if (error < 0)
         return error;
-    processes_each(pool->folder.pool, adopt_no_stray, pool);
+    processes_each(pool->folder->pool, adopt_no_stray, pool);
     if (count == 0)
         return 0;
-    uint32_t founders = pool->folder.founders;
+    uint32_t founders = pool->folder->founders;
     pool->ranks.founders = founders;
     pool->ranks.wanted = highest < founders ? founders : highest + 1; /* until the job is seen */
     for (uint32_t rank = 0; rank <= highest; rank++)

@@ -75,6 +75,8 @@ static bool state_read_line(struct pool_folder *f, char *line)
     line[strcspn(line, "\n")] = 0;
     if (strncmp(line, "job ", 4) == 0)
         return snprintf(f->job, sizeof f->job, "%s", line + 4) < (int)sizeof f->job;
+    if (strncmp(line, "site ", 5) == 0)
+        return snprintf(f->site, sizeof f->site, "%s", line + 5) < (int)sizeof f->site;
     int fields = sscanf(line, "rank %" SCNu32 " %" SCNu64 " %d %" SCNx64, &rank, &incarnation, &pid,
                         &identity);
     if (fields >= 2 && rank < POOL_RANKS_MAX) {
@@ -118,6 +120,8 @@ static bool state_write(const struct pool_folder *f, FILE *file)
     fprintf(file,
             MARK " %d\npool %016" PRIx64 "\nprogram %016" PRIx64 "\njob %s\nfounders %" PRIu32 "\n",
             VERSION, f->pool, f->program, f->job, f->founders);
+    if (*f->site)
+        fprintf(file, "site %s\n", f->site);
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
         if (f->incarnations[rank])
             fprintf(file, "rank %" PRIu32 " %" PRIu64 " %d %016" PRIx64 "\n", rank,
@@ -165,6 +169,20 @@ static int folder_make(const char *path, struct pool_folder *folder)
     return 0;
 }
 
+/* Another user could forge the state: which processes are workers, and which are ended. */
+static int folder_check_owner(const struct pool_folder *folder, struct err *err)
+{
+    struct stat status;
+    if (stat(folder->path, &status) < 0)
+        return err_set(err, -errno, "folder %s: %s", folder->path, strerror(errno));
+    if (status.st_uid == geteuid())
+        return 0;
+    return err_set(err, -EPERM,
+                   "folder %s belongs to user %u, so that user could change the pool's state; give "
+                   "a --folder of your own",
+                   folder->path, (unsigned)status.st_uid);
+}
+
 int folder_open(const char *path, struct pool_folder *ret_folder, struct err *err)
 {
     struct pool_folder folder = {.lock_fd = -1, .founders = 1};
@@ -172,7 +190,9 @@ int folder_open(const char *path, struct pool_folder *ret_folder, struct err *er
     if (error < 0)
         return err_set(err, error, "folder %s cannot be used: %s; give another --folder", path,
                        strerror(-error));
-    error = folder_lock(&folder, err) ?: state_read(&folder, err);
+    error = folder_check_owner(&folder, err) ?: folder_lock(&folder, err);
+    if (error == 0)
+        error = state_read(&folder, err);
     if (error < 0) {
         folder_close(&folder);
         return error;

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #define FOLDER_JOB_BYTES 128 /* with the zero byte */
+#define FOLDER_SITE_BYTES 65 /* with the zero byte */
 #define FOLDER_NAME_BYTES 32 /* longest name of a file */
 
 struct pool_folder {
@@ -18,6 +19,7 @@ struct pool_folder {
     uint64_t pool;    /* random number of this folder */
     uint64_t program; /* hash of the program and its arguments */
     char job[FOLDER_JOB_BYTES];
+    char site[FOLDER_SITE_BYTES]; /* "": the workers were started without orders */
     uint32_t founders;
     uint64_t incarnations[POOL_RANKS_MAX]; /* number of the newest start of each rank; 0: none */
     pid_t pids[POOL_RANKS_MAX];            /* process of that start; 0: not known */

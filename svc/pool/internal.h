@@ -5,21 +5,26 @@
 #include "svc/pool/folder.h"
 #include "svc/pool/pool.h"
 #include "svc/pool/process.h"
+#include "svc/pool/site/site.h"
 #include "svc/pool/watch.h"
 
 struct worker_pool {
     const struct pool_options *options;
-    struct pool_folder folder;
+    struct pool_folder *folder;
     struct pool_ranks ranks;
     struct pool_process processes[POOL_RANKS_MAX]; /* by rank */
-    struct watch *watch;
+    uint32_t foreign[POOL_RANKS_MAX]; /* process of another pool that has joined as this rank */
+    struct watch *watch;              /* NULL: the site gives orders */
+    struct site *site;                /* NULL: the service has no slots for this pool */
+    uint32_t workers_max;             /* of the job, which may be an earlier pool's */
     int signal_fd;
     int forwarded;      /* signal that ends the workers; 0: none has arrived */
     bool had_children;  /* at the start, so not every child is a descendant of a worker */
     bool awaits_look;   /* workers were adopted, and the job has not been seen yet */
     bool is_fixed_told; /* the user knows that the job cannot change its size */
     bool is_too_large;  /* the last look has shown a size above --workers-max */
-    bool is_unseen;     /* the last look has failed */
+    bool is_unseen;     /* the last look, or the connection to the coordinator, has failed */
+    bool has_joined;    /* the coordinator has accepted the pool */
 };
 
 /* Adopts the living workers of an earlier pool of this folder, and ends their processes whose
@@ -31,6 +36,8 @@ uint64_t pool_program_hash(char *const *program);
 void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns);
 /* Enters the end of a rank's process, and tells the user. */
 void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end, int number);
+/* Reports the state of the rank's newest start to the coordinator, if the pool has a site. */
+void pool_report(struct worker_pool *pool, uint32_t rank, struct site_report report);
 /* Tells the user how the end of a rank's process was judged. `how`: such as "ended with exit code
  * 1". */
 void pool_tell_verdict(const struct worker_pool *pool, uint32_t rank, const char *how,

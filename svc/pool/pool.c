@@ -1,8 +1,9 @@
-/* The loop of a pool: waits for the ends of processes, for signals, for looks at the job and for
- * times that are due. Owns struct worker_pool. Decisions: ranks.c. */
+/* The loop of a pool: waits for the ends of processes, for signals, for looks at the job or orders
+ * of its site, and for times that are due. Owns struct worker_pool. Decisions: ranks.c. */
 #include "svc/pool/pool.h"
 
 #include "svc/base/clock.h"
+#include "svc/base/system/process.h"
 #include "svc/base/system/signals.h"
 #include "svc/pool/internal.h"
 
@@ -16,6 +17,7 @@
 #include <sys/wait.h>
 
 #define FAILED 1
+#define SETTLE_NS (10 * NS_PER_S) /* longest wait for the last reports */
 
 /* --- ends of processes --- */
 
@@ -30,16 +32,31 @@ static void describe_end(enum rank_end end, int number, char *text, size_t text_
         snprintf(text, text_bytes, "the worker, of an earlier gradpool run, has ended");
 }
 
+void pool_report(struct worker_pool *pool, uint32_t rank, struct site_report report)
+{
+    const struct pool_folder *folder = pool->folder;
+    if (!pool->site)
+        return;
+    report.rank = rank;
+    report.incarnation = folder->incarnations[rank];
+    report.pid = folder->pids[rank];
+    report.identity = folder->identities[rank];
+    site_report(pool->site, &report);
+}
+
 void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end, int number)
 {
     char how[128];
     uint32_t pause_s = 0;
+    pool_report(pool, rank,
+                (struct site_report){.event = SITE_ENDED, .end = end, .number = number});
     enum rank_verdict verdict =
         ranks_ended(&pool->ranks, rank, end, number, clock_now_ns(), &pause_s);
     process_close(&pool->processes[rank]);
     describe_end(end, number, how, sizeof how);
     pool_tell_verdict(pool, rank, how, verdict, pause_s);
-    watch_hurry(pool->watch);
+    if (pool->watch)
+        watch_hurry(pool->watch);
 }
 
 /* Ends the processes that the worker has started. The worker's own status is read afterwards. */
@@ -114,7 +131,7 @@ static void tell_fixed(struct worker_pool *pool, const struct pool_look *look)
     pool->is_fixed_told = true;
     pool_say("job %s trains with a fixed number of workers, because the program joins without "
              "workers_max; use gradpool.elastic.Run, or join with GRADPOOL_WORKERS_MAX",
-             pool->folder.job);
+             pool->folder->job);
 }
 
 static void tell_too_large(struct worker_pool *pool, const struct pool_look *look)
@@ -124,7 +141,7 @@ static void tell_too_large(struct worker_pool *pool, const struct pool_look *loo
     if (is_too_large && !pool->is_too_large)
         pool_say("job %s: %u workers are wanted, but --workers-max is %u, so no more are started; "
                  "resize the job, or start workers by hand",
-                 pool->folder.job, look->wanted, most);
+                 pool->folder->job, look->wanted, most);
     pool->is_too_large = is_too_large;
 }
 
@@ -135,10 +152,37 @@ static void tell_unseen(struct worker_pool *pool, int error, const struct err *e
         return;
     pool->is_unseen = is_unseen;
     if (is_unseen)
-        pool_say("job %s: its size is unknown: %s; workers that run train on", pool->folder.job,
+        pool_say("job %s: its size is unknown: %s; workers that run train on", pool->folder->job,
                  err->text);
     else
-        pool_say("job %s: its size is known again", pool->folder.job);
+        pool_say("job %s: its size is known again", pool->folder->job);
+}
+
+/* Returns whether the session of the rank belongs to a process of another pool on this host, which
+ * trains the same job in another folder. Such a process is known by its cookie, and after its end
+ * by its number. */
+static bool session_is_foreign(struct worker_pool *pool, uint32_t rank, uint32_t pid)
+{
+    struct cookie cookie;
+    if (pid == 0 || pid == (uint32_t)pool->processes[rank].cookie.pid)
+        return false;
+    if (pid == pool->foreign[rank])
+        return true;
+    if (!process_find_cookie((pid_t)pid, &cookie) || cookie.pool == pool->folder->pool)
+        return false;
+    pool->foreign[rank] = pid;
+    pool_say("job %s: rank %u is process %u of another pool on this host; give this job another "
+             "name with --job, or end that pool",
+             pool->folder->job, rank, pid);
+    return true;
+}
+
+/* Sessions of another pool say nothing about the workers of this one. */
+static void leave_out_foreign(struct worker_pool *pool, struct pool_look *look)
+{
+    for (uint32_t rank = 0; rank < pool->ranks.most; rank++)
+        if (look->sessions[rank] != SEEN_NOT && session_is_foreign(pool, rank, look->pids[rank]))
+            look->sessions[rank] = SEEN_NOT;
 }
 
 static void take_look(struct worker_pool *pool)
@@ -151,15 +195,122 @@ static void take_look(struct worker_pool *pool)
     tell_unseen(pool, error, &err);
     if (error < 0)
         return;
+    leave_out_foreign(pool, &look);
     tell_fixed(pool, &look);
     tell_too_large(pool, &look);
     if (ranks_looked(&pool->ranks, &look, now_ns) && !pool->awaits_look)
-        pool_say("job %s: %u workers, from %u", pool->folder.job, look.wanted, wanted);
+        pool_say("job %s: %u workers, from %u", pool->folder->job, look.wanted, wanted);
     if (pool->awaits_look && look.has_job) {
         pool->awaits_look = false;
         ranks_adopted(&pool->ranks, &look, now_ns);
     }
     judge_gone(pool, &look);
+}
+
+/* --- orders --- */
+
+static void obey_start(struct worker_pool *pool, const struct site_order *order)
+{
+    struct site_report report = {.event = SITE_WITHHELD};
+    uint32_t pause_s, rank = order->rank;
+    enum rank_effect effect =
+        ranks_order_start(&pool->ranks, rank, order->incarnation, clock_now_ns(), &pause_s);
+    if (effect == EFFECT_ENDED)
+        return site_report_again(pool->site, rank, order->incarnation);
+    if (order->workers >= 1 && order->workers <= POOL_RANKS_MAX)
+        pool->ranks.founders = order->workers;
+    if (order->workers_max >= 1 && order->workers_max <= POOL_RANKS_MAX)
+        pool->workers_max = order->workers_max;
+    if (effect == EFFECT_KNOWN || pause_s == 0)
+        return;
+    pool_say("rank %u: a new process starts in %u s", rank, pause_s);
+    report.rank = rank;
+    report.incarnation = order->incarnation;
+    snprintf(report.text, sizeof report.text,
+             "rank %u starts again %u s after the end of its last process", rank, pause_s);
+    site_report(pool->site, &report);
+}
+
+static void obey_leave(struct worker_pool *pool, const struct site_order *order)
+{
+    bool is_end = order->verb == SITE_END;
+    enum rank_effect effect =
+        ranks_order_leave(&pool->ranks, order->rank, order->incarnation, is_end, clock_now_ns());
+    if (effect == EFFECT_ENDED)
+        return site_report_again(pool->site, order->rank, order->incarnation);
+    if (effect == EFFECT_NEW)
+        pool_say("rank %u: %s%s", order->rank,
+                 is_end ? "ended by the coordinator: " : "leaves, because its slot is needed",
+                 is_end ? order->text : "");
+}
+
+static void obey_over(struct worker_pool *pool, const struct site_order *order)
+{
+    if (order->code < 0 && !pool->ranks.is_ending)
+        pool_say("job %s is over: %s", pool->folder->job, order->text);
+    ranks_order_over(&pool->ranks, order->code);
+}
+
+/* A pool that adopts workers may have a smaller --workers-max than the pool that has submitted the
+ * job. */
+static void obey_not(struct worker_pool *pool, const struct site_order *order)
+{
+    struct site_report report = {
+        .event = SITE_WITHHELD, .rank = order->rank, .incarnation = order->incarnation};
+    if (order->rank >= POOL_RANKS_MAX)
+        return;
+    if (order->verb != SITE_START)
+        return site_report_again(pool->site, order->rank, order->incarnation);
+    snprintf(report.text, sizeof report.text,
+             "the pool starts no rank %u, because its --workers-max is %u", order->rank,
+             pool->ranks.most);
+    pool_say("job %s: %s", pool->folder->job, report.text);
+    site_report(pool->site, &report);
+}
+
+static void pool_obey(struct worker_pool *pool, const struct site_order *order)
+{
+    if (order->verb == SITE_OVER)
+        obey_over(pool, order);
+    else if (order->rank >= pool->ranks.most)
+        obey_not(pool, order);
+    else if (order->verb == SITE_START)
+        obey_start(pool, order);
+    else
+        obey_leave(pool, order);
+}
+
+static void tell_connection(struct worker_pool *pool, int error, const struct err *err)
+{
+    bool is_lost = error < 0 && error != -EINPROGRESS && !pool->ranks.is_over;
+    if (is_lost && !pool->is_unseen)
+        pool_say("job %s: no orders: %s; its workers train on", pool->folder->job, err->text);
+    else if (error == 0 && pool->is_unseen)
+        pool_say("job %s: orders arrive again", pool->folder->job);
+    else if (error == 0 && !pool->has_joined)
+        pool_say("job %s: site %s starts its workers when slots are free", pool->folder->job,
+                 pool->folder->site);
+    pool->has_joined = pool->has_joined || error == 0;
+    pool->is_unseen = is_lost;
+}
+
+/* Returns the state of the connection: 0 or a negative errno. */
+static int take_orders(struct worker_pool *pool)
+{
+    struct site_order order;
+    struct err err;
+    int error = site_state(pool->site, &err);
+    while (site_take(pool->site, &order))
+        pool_obey(pool, &order);
+    tell_connection(pool, error, &err);
+    return error;
+}
+
+/* The coordinator starts no other worker of a job that its pool has ended. */
+static void pool_withdraw(struct worker_pool *pool)
+{
+    if (pool->site && pool->ranks.is_ending && !pool->ranks.is_over)
+        site_withdraw(pool->site);
 }
 
 /* --- signals --- */
@@ -185,6 +336,30 @@ static void pool_take_signals(struct worker_pool *pool)
     reap_children(pool);
 }
 
+static bool pool_is_signalled(const struct worker_pool *pool)
+{
+    struct signalfd_siginfo info;
+    while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGCHLD)
+            return true;
+    return false;
+}
+
+/* Waits until the job is over for the coordinator, so that the slots are free at once. A further
+ * signal ends the wait, and so does a lost connection. */
+static void pool_settle(struct worker_pool *pool)
+{
+    uint64_t deadline_ns = clock_now_ns() + SETTLE_NS;
+    if (!pool->site)
+        return;
+    struct pollfd fds[] = {{.fd = pool->signal_fd, .events = POLLIN},
+                           {.fd = site_fd(pool->site), .events = POLLIN}};
+    pool_withdraw(pool);
+    while (take_orders(pool) == 0 && !(pool->ranks.is_over && site_is_settled(pool->site)) &&
+           clock_now_ns() < deadline_ns && !pool_is_signalled(pool))
+        (void)poll(fds, 2, clock_poll_ms(deadline_ns, clock_now_ns()));
+}
+
 /* --- loop --- */
 
 /* Carries out all actions that are due. Returns the time of the next one. */
@@ -208,8 +383,9 @@ static uint64_t pool_act(struct worker_pool *pool)
 
 static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
 {
+    int news_fd = pool->site ? site_fd(pool->site) : watch_fd(pool->watch);
     struct pollfd fds[POOL_RANKS_MAX + 2] = {{.fd = pool->signal_fd, .events = POLLIN},
-                                             {.fd = watch_fd(pool->watch), .events = POLLIN}};
+                                             {.fd = news_fd, .events = POLLIN}};
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
         const struct pool_process *process = &pool->processes[rank];
         fds[rank + 2] =
@@ -220,7 +396,9 @@ static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++)
         if (fds[rank + 2].revents)
             adopted_ended(pool, rank);
-    if (fds[1].revents)
+    if (fds[1].revents && pool->site)
+        (void)take_orders(pool);
+    else if (fds[1].revents)
         take_look(pool);
     if (fds[0].revents)
         pool_take_signals(pool);
@@ -231,7 +409,7 @@ static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
 static void pool_name_job(struct worker_pool *pool, int adopted)
 {
     const struct pool_options *o = pool->options;
-    struct pool_folder *folder = &pool->folder;
+    struct pool_folder *folder = pool->folder;
     if (adopted > 0) {
         pool_say("job %s: adopted %d workers of an earlier gradpool run; logs: %s/rank-N.log",
                  folder->job, adopted, folder->path);
@@ -243,10 +421,82 @@ static void pool_name_job(struct worker_pool *pool, int adopted)
              o->workers_max, folder->path);
 }
 
+/* Chooses the site. Workers of an earlier pool keep theirs. */
+static int pool_choose_site(struct worker_pool *pool, int adopted, struct err *err)
+{
+    const struct pool_options *o = pool->options;
+    struct pool_folder *folder = pool->folder;
+    const char *site = o->site ? o->site : o->host_site ? o->host_site : "";
+    if (adopted == 0) {
+        snprintf(folder->site, sizeof folder->site, "%s", site);
+        return 0;
+    }
+    if (!o->site || strcmp(o->site, folder->site) == 0)
+        return 0;
+    return err_set(err, -EEXIST,
+                   "folder %s: its workers belong to site '%s', not to site '%s'; give another "
+                   "--folder, or the same --site",
+                   folder->path, folder->site, o->site);
+}
+
+static void report_adopted(struct worker_pool *pool)
+{
+    for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
+        const struct pool_process *process = &pool->processes[rank];
+        pool->ranks.ranks[rank].incarnation = pool->folder->incarnations[rank];
+        if (process->pidfd < 0)
+            continue;
+        pool->folder->incarnations[rank] = process->cookie.incarnation;
+        pool->folder->pids[rank] = process->cookie.pid;
+        pool->folder->identities[rank] = process_identity((uint32_t)process->cookie.pid);
+        pool->ranks.ranks[rank].incarnation = process->cookie.incarnation;
+        pool->ranks.ranks[rank].ordered = process->cookie.incarnation;
+        pool_report(pool, rank, (struct site_report){.event = SITE_STARTED});
+    }
+}
+
+static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *err)
+{
+    const struct pool_options *o = pool->options;
+    const struct site_terms terms = {.site = pool->folder->site,
+                                     .job = pool->folder->job,
+                                     .pool = pool->folder->pool,
+                                     .workers = o->workers,
+                                     .workers_max = o->workers_max,
+                                     .is_new = adopted == 0};
+    pool->ranks.is_ordered = true;
+    int error = site_create(o->calls, o->calls_context, &terms, &pool->site, err);
+    if (error == 0 && adopted > 0)
+        report_adopted(pool);
+    return error < 0 ? error : site_begin(pool->site, err);
+}
+
 static int pool_look_once(void *context, struct pool_look *ret_look, struct err *err)
 {
     const struct worker_pool *pool = context;
-    return pool->options->look(pool->options->context, pool->folder.job, ret_look, err);
+    return pool->options->look(pool->options->context, pool->folder->job, ret_look, err);
+}
+
+static int pool_begin_watch(struct worker_pool *pool, int adopted, struct err *err)
+{
+    pool->awaits_look = adopted > 0;
+    if (adopted == 0)
+        ranks_begin(&pool->ranks, clock_now_ns());
+    return watch_create(pool_look_once, pool, &pool->watch, err);
+}
+
+/* Adopts workers, or makes the first ones due. */
+static int pool_begin_workers(struct worker_pool *pool, struct err *err)
+{
+    int adopted = pool_adopt(pool, clock_now_ns(), err);
+    if (adopted < 0)
+        return adopted;
+    int error = pool_choose_site(pool, adopted, err);
+    if (error < 0)
+        return error;
+    pool_name_job(pool, adopted);
+    return *pool->folder->site ? pool_begin_site(pool, adopted, err)
+                               : pool_begin_watch(pool, adopted, err);
 }
 
 static int pool_begin(struct worker_pool *pool, struct err *err)
@@ -256,7 +506,8 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
         pool->processes[rank].pidfd = -1;
     ranks_init(&pool->ranks, o->workers, o->workers_max, o->leave_ns);
-    int error = folder_open(o->folder, &pool->folder, err);
+    pool->workers_max = o->workers_max;
+    int error = folder_open(o->folder, pool->folder, err);
     if (error < 0)
         return error;
     pool->had_children = processes_has_children();
@@ -265,30 +516,28 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (pool->signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return err_set(err, -errno, "no signals of children: %s", strerror(errno));
-    int adopted = pool_adopt(pool, clock_now_ns(), err);
-    if (adopted < 0)
-        return adopted;
-    pool_name_job(pool, adopted);
-    pool->awaits_look = adopted > 0;
-    if (adopted == 0)
-        ranks_begin(&pool->ranks, clock_now_ns());
-    return watch_create(pool_look_once, pool, &pool->watch, err);
+    return pool_begin_workers(pool, err);
 }
 
 int pool_run(const struct pool_options *options)
 {
-    static struct worker_pool pool; /* the thread of the watch uses it until the process ends */
+    static struct pool_folder folder;
+    static struct worker_pool pool; /* another thread uses both until the process ends */
     struct err err = {0};
     pool.options = options;
+    pool.folder = &folder;
     if (pool_begin(&pool, &err) < 0) {
         pool_say("%s", err.text);
         return FAILED;
     }
     uint64_t next_ns;
-    while (next_ns = pool_act(&pool), !ranks_are_over(&pool.ranks))
+    while (next_ns = pool_act(&pool), !ranks_are_over(&pool.ranks)) {
+        pool_withdraw(&pool);
         pool_turn(&pool, next_ns);
+    }
+    pool_settle(&pool);
     if (!pool.had_children)
         processes_end_children();
-    folder_close(&pool.folder);
+    folder_close(pool.folder);
     return pool.ranks.code ? pool.ranks.code : pool.ranks.has_trained ? 0 : FAILED;
 }

@@ -1,10 +1,11 @@
-/* A pool: starts the workers of one job on this host, follows the size of the job, and ends all
- * processes of a worker that has ended. Commands come from the caller alone. */
+/* A pool: starts the workers of one job on this host, follows the size of the job or the orders of
+ * a site, and ends all processes of a worker that has ended. Programs come from the caller
+ * alone. */
 #ifndef GRADPOOL_POOL_POOL_H
 #define GRADPOOL_POOL_POOL_H
 
 #include "svc/base/err.h"
-#include "svc/pool/ranks.h"
+#include "svc/pool/site/site.h"
 
 struct pool_options {
     const char *folder;
@@ -12,12 +13,16 @@ struct pool_options {
     const char *new_job;  /* a name that no other job has */
     const char *endpoint; /* GRADPOOL_ENDPOINT of the workers */
     uint32_t workers, workers_max;
-    uint64_t leave_ns; /* time in which a removed worker leaves by itself */
-    char **program;    /* arguments; ends with NULL */
+    uint64_t leave_ns;     /* time in which a removed worker leaves by itself */
+    char **program;        /* arguments; ends with NULL */
+    const char *site;      /* site that the user has named; NULL: `host_site` */
+    const char *host_site; /* site of this host, if the service has slots for it; NULL: none */
     /* Requests the state of the job from the service, in another thread. Returns 0 or a negative
      * errno with a text. */
     int (*look)(void *context, const char *job, struct pool_look *ret_look, struct err *err);
     void *context;
+    const struct site_calls *calls; /* for a pool with a site */
+    void *calls_context;
 };
 
 /* Runs the workers until they have ended. If the folder has living workers of an earlier pool, they

@@ -191,6 +191,12 @@ static bool find_cookie(pid_t pid, char *buffer, struct cookie *ret_cookie)
     return cookie_find(buffer, bytes, ret_cookie);
 }
 
+bool process_find_cookie(pid_t pid, struct cookie *ret_cookie)
+{
+    _cleanup_free_ char *buffer = malloc(ENVIRONMENT_MAX);
+    return buffer && find_cookie(pid, buffer, ret_cookie);
+}
+
 static pid_t next_pid(DIR *proc)
 {
     const struct dirent *entry;

@@ -36,6 +36,8 @@ uint32_t process_clear(const struct pool_process *process);
 /* Calls `found` for each process with a cookie of this pool. `pidfd` is closed afterwards. */
 typedef void (*process_found_fn)(void *context, const struct cookie *cookie, pid_t pid, int pidfd);
 void processes_each(uint64_t pool, process_found_fn found, void *context);
+/* Returns whether the process exists and carries a cookie. */
+bool process_find_cookie(pid_t pid, struct cookie *ret_cookie);
 /* Returns whether this process has children. */
 bool processes_has_children(void);
 /* Ends all children of this process. */

@@ -56,6 +56,7 @@ void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bo
     *r = (struct pool_rank){.state = RANK_RUNNING,
                             .is_adopted = is_adopted,
                             .incarnation = incarnation,
+                            .ordered = p->is_ordered && r->ordered == 0 ? incarnation : r->ordered,
                             .due_ns = UINT64_MAX,
                             .started_ns = now_ns,
                             .failures = r->failures,
@@ -226,6 +227,11 @@ static uint32_t rank_pause_of(const struct pool_rank *rank)
     return rank->deaths > 6 ? PAUSE_MAX_S : 1u << (rank->deaths - 1);
 }
 
+static void rank_count_death(struct pool_rank *rank, uint64_t now_ns)
+{
+    rank->deaths = now_ns - rank->started_ns > STEADY_NS ? 1 : rank->deaths + 1;
+}
+
 static enum rank_verdict rank_failed(struct pool_ranks *p, struct pool_rank *rank, int code,
                                      uint64_t now_ns, uint32_t *ret_pause_s)
 {
@@ -235,15 +241,61 @@ static enum rank_verdict rank_failed(struct pool_ranks *p, struct pool_rank *ran
         return VERDICT_AFTER;
     }
     rank->failures = rank->has_stepped ? 0 : rank->failures + 1;
-    rank->deaths = now_ns - rank->started_ns > STEADY_NS ? 1 : rank->deaths + 1;
+    rank_count_death(rank, now_ns);
     if (rank->failures >= FAILURES_MAX)
         return rank_give_up(p, rank, code);
     return rank_again(rank, rank_pause_of(rank), now_ns, ret_pause_s);
 }
 
-enum rank_verdict ranks_refused(struct pool_ranks *p, uint32_t rank, int code)
+/* --- ends, with orders of the coordinator --- */
+
+static bool others_run(const struct pool_ranks *p, uint32_t rank)
 {
-    return rank_give_up(p, &p->ranks[rank], code);
+    for (uint32_t i = 0; i < p->most; i++)
+        if (i != rank && ranks_is_alive(&p->ranks[i]))
+            return true;
+    return false;
+}
+
+/* A process of the rank has failed. The coordinator is informed, and may order another start. */
+static enum rank_verdict ordered_failed(struct pool_ranks *p, struct pool_rank *rank, int code,
+                                        uint64_t now_ns)
+{
+    rank_count_death(rank, now_ns);
+    p->last_code = code;
+    return VERDICT_ORDERS;
+}
+
+/* Starts the next process if its order came while the former process was being ended. */
+static void ordered_go_on(const struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
+{
+    rank->state = RANK_ABSENT;
+    if (!p->is_ending && rank->ordered != 0 && rank->ordered != rank->incarnation)
+        await_start(rank, now_ns);
+}
+
+static enum rank_verdict ordered_ended(struct pool_ranks *p, struct pool_rank *rank,
+                                       enum rank_end end, int number, uint64_t now_ns)
+{
+    bool was_ended = rank->state > RANK_LEAVING || rank->was_leaving || p->is_ending;
+    bool is_well = end == END_EXIT && number == 0;
+    ordered_go_on(p, rank, now_ns);
+    if (was_ended || is_well) {
+        rank->deaths = 0;
+        return VERDICT_AS_ASKED;
+    }
+    return ordered_failed(p, rank, end == END_SIGNAL ? 128 + number : number, now_ns);
+}
+
+enum rank_verdict ranks_refused(struct pool_ranks *p, uint32_t rank, int code, uint64_t now_ns)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    if (!p->is_ordered || !others_run(p, rank))
+        return rank_give_up(p, r, code);
+    r->incarnation = r->ordered;
+    r->state = RANK_ABSENT;
+    r->started_ns = now_ns;
+    return ordered_failed(p, r, code, now_ns);
 }
 
 enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end end, int number,
@@ -253,6 +305,8 @@ enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end
     bool was_ended = r->state > RANK_LEAVING, is_well = end == END_EXIT && number == 0;
     r->ended_ns = now_ns;
     r->is_pending = false;
+    if (p->is_ordered)
+        return ordered_ended(p, r, end, number, now_ns);
     if (p->is_ending || rank >= p->wanted) {
         r->state = RANK_ABSENT;
         return VERDICT_AS_ASKED;
@@ -277,19 +331,71 @@ enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct 
                               uint64_t now_ns, uint32_t *ret_pause_s)
 {
     struct pool_rank *r = &p->ranks[rank];
-    enum rank_session seen = look && look->has_job ? look->sessions[rank] : SEEN_NOT;
-    bool is_over = look && !look->has_job && r->has_joined; /* the job has ended with this rank */
+    bool is_over = look && look->has_ended && r->has_joined; /* the job has ended with this rank */
+    bool is_known = is_over || (look && look->has_job);
+    enum rank_session seen = is_known ? look->sessions[rank] : SEEN_NOT;
     if (seen == SEEN_ENTERING || seen == SEEN_JOINED || seen == SEEN_AWAY)
         return VERDICT_LATER; /* the service has not noticed the end yet */
     if (seen == SEEN_LEFT && r->was_leaving)
         return rank_again(r, 0, now_ns, ret_pause_s);
-    if (seen == SEEN_LEFT || is_over)
+    if (seen == SEEN_LEFT)
         return rank_trained(p, r, now_ns);
-    if (look && look->has_job)
+    if (is_known)
         return rank_failed(p, r, 1, now_ns, ret_pause_s);
     r->state = RANK_FAILED;
     p->code = p->code ? p->code : 1;
     return VERDICT_UNKNOWN;
+}
+
+/* --- orders --- */
+
+enum rank_effect ranks_order_start(struct pool_ranks *p, uint32_t rank, uint64_t incarnation,
+                                   uint64_t now_ns, uint32_t *ret_pause_s)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    bool is_alive = ranks_is_alive(r);
+    *ret_pause_s = 0;
+    if (r->ordered == incarnation && (is_alive || r->state == RANK_WAITING))
+        return EFFECT_KNOWN;
+    if (p->is_ending || r->incarnation == incarnation)
+        return EFFECT_ENDED;
+    r->ordered = incarnation;
+    if (is_alive && r->state < RANK_ENDING)
+        rank_enter(r, RANK_ENDING);
+    if (is_alive)
+        return EFFECT_NEW;
+    *ret_pause_s = r->deaths > 0 ? rank_pause_of(r) : 0;
+    await_start(r, now_ns + *ret_pause_s * NS_PER_S);
+    return EFFECT_NEW;
+}
+
+enum rank_effect ranks_order_leave(struct pool_ranks *p, uint32_t rank, uint64_t incarnation,
+                                   bool is_end, uint64_t now_ns)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    if (!ranks_is_alive(r) || r->incarnation != incarnation) {
+        if (r->ordered == incarnation && r->state == RANK_WAITING)
+            r->state = RANK_ABSENT;
+        if (r->ordered == incarnation)
+            r->ordered = r->incarnation;
+        return EFFECT_ENDED;
+    }
+    if (p->is_ending || r->state >= (is_end ? RANK_ENDING : RANK_LEAVING))
+        return EFFECT_KNOWN;
+    if (is_end)
+        rank_enter(r, RANK_ENDING);
+    else
+        ranks_let_leave(p, r, now_ns);
+    return EFFECT_NEW;
+}
+
+void ranks_order_over(struct pool_ranks *p, int code)
+{
+    p->is_over = true;
+    p->has_trained = code == 0;
+    if (code < 0 && p->code == 0)
+        p->code = p->last_code ? p->last_code : 1;
+    ranks_end_all(p, RANK_ENDING);
 }
 
 /* --- actions --- */
@@ -328,10 +434,7 @@ static struct pool_action send_signal(struct pool_ranks *p, uint32_t i, int forw
 
 static struct pool_action rank_start(struct pool_ranks *p, uint32_t rank)
 {
-    bool is_alone = true;
-    for (uint32_t i = 0; i < p->most; i++)
-        is_alone = is_alone && !ranks_is_alive(&p->ranks[i]);
-    if (is_alone)
+    if (!p->is_ordered && !others_run(p, rank))
         p->founders = p->wanted; /* the first workers, or those of a new job after all are lost */
     return (struct pool_action){.verb = POOL_START, .rank = rank};
 }
@@ -361,6 +464,8 @@ struct pool_action ranks_next(struct pool_ranks *p, int forwarded, uint64_t now_
 
 bool ranks_are_over(const struct pool_ranks *p)
 {
+    if (p->is_ordered && !p->is_over && !p->is_ending)
+        return false;
     for (uint32_t i = 0; i < p->most; i++)
         if (ranks_is_alive(&p->ranks[i]) || p->ranks[i].state == RANK_WAITING ||
             p->ranks[i].state == RANK_GONE)

@@ -34,9 +34,12 @@ enum rank_session {
 struct pool_look {
     uint64_t asked_ns; /* time before the request */
     bool has_job, is_elastic;
+    bool has_ended;  /* no `has_job`: the sessions are those at the end of the last job */
     uint32_t wanted; /* size that the last resize has set */
     uint64_t rounds; /* of the whole job */
     enum rank_session sessions[POOL_RANKS_MAX];
+    uint32_t
+        pids[POOL_RANKS_MAX]; /* process of the session, in its own PID namespace; 0: unknown */
 };
 
 struct pool_rank {
@@ -47,6 +50,7 @@ struct pool_rank {
     bool was_leaving;     /* the process was asked to leave */
     bool has_joined;      /* a look has shown the process in the job */
     uint64_t incarnation; /* number of the newest start of the rank; 0: never started */
+    uint64_t ordered;     /* incarnation of the newest order to start; 0: none */
     uint64_t due_ns, started_ns, ended_ns;
     uint32_t failures; /* processes in a row that have ended without a step */
     uint32_t deaths;   /* processes in a row that have lived for a short time */
@@ -71,6 +75,14 @@ enum rank_verdict {
     VERDICT_AFTER,   /* the rank has failed after the end of the training */
     VERDICT_DROPPED, /* the training was over before this worker had trained */
     VERDICT_UNKNOWN, /* an adopted process has ended, and the service does not know how */
+    VERDICT_ORDERS,  /* the worker has failed; the coordinator decides about its next process */
+};
+
+/* Effect of an order of the coordinator. */
+enum rank_effect {
+    EFFECT_NEW,   /* the order is carried out */
+    EFFECT_KNOWN, /* the order was received before */
+    EFFECT_ENDED, /* the process of this start has ended, or never existed */
 };
 
 enum pool_verb { POOL_NOTHING, POOL_START, POOL_SIGNAL, POOL_JUDGE };
@@ -88,9 +100,12 @@ struct pool_ranks {
     uint32_t founders; /* workers with which the present job began */
     uint32_t wanted;   /* ranks below this number are needed */
     uint64_t leave_ns; /* time in which a removed worker leaves by itself */
+    bool is_ordered;   /* the coordinator orders starts and leaves, and judges the ends */
+    bool is_over;      /* the coordinator has ended the job */
     bool has_trained;  /* a worker has ended its training */
     bool is_ending;    /* all workers are being ended */
     int code;          /* exit code of the first failure that ends the pool; 0: none */
+    int last_code;     /* exit code of the last worker that has failed; 0: none */
 };
 
 void ranks_init(struct pool_ranks *p, uint32_t workers, uint32_t most, uint64_t leave_ns);
@@ -113,9 +128,21 @@ enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end
 enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct pool_look *look,
                               uint64_t now_ns, uint32_t *ret_pause_s);
 /* The program of the rank cannot be executed. */
-enum rank_verdict ranks_refused(struct pool_ranks *p, uint32_t rank, int code);
+enum rank_verdict ranks_refused(struct pool_ranks *p, uint32_t rank, int code, uint64_t now_ns);
 /* Forwards a signal to all workers, or with a further signal begins the next step of their end. */
 void ranks_stop(struct pool_ranks *p, int code, uint64_t now_ns);
+/* --- orders of the coordinator, for a pool with `is_ordered` --- */
+
+/* A new process starts when the present one of the rank has ended. `ret_pause_s`: time until then
+ * after failures; set for EFFECT_NEW. */
+enum rank_effect ranks_order_start(struct pool_ranks *p, uint32_t rank, uint64_t incarnation,
+                                   uint64_t now_ns, uint32_t *ret_pause_s);
+/* The worker leaves by itself within the leave time; `is_end`: its process is ended at once. */
+enum rank_effect ranks_order_leave(struct pool_ranks *p, uint32_t rank, uint64_t incarnation,
+                                   bool is_end, uint64_t now_ns);
+/* The job is over; the remaining processes are ended. `code`: 0 or a negative errno. */
+void ranks_order_over(struct pool_ranks *p, int code);
+
 /* Returns the next action, and enters it: the caller carries it out. Called until POOL_NOTHING. */
 struct pool_action ranks_next(struct pool_ranks *p, int forwarded, uint64_t now_ns);
 

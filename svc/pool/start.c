@@ -5,10 +5,11 @@
 #include "svc/pool/internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define VARIABLES 9
+#define VARIABLES 10
 #define VARIABLE_BYTES 1024
 
 struct start_variables {
@@ -39,13 +40,18 @@ static void set_variables(const struct worker_pool *pool, uint32_t rank, struct 
     uint32_t founders = pool->ranks.founders;
     *v = (struct start_variables){.count = 0};
     variable_add(v, "GRADPOOL_ENDPOINT", o->endpoint);
-    variable_add(v, "GRADPOOL_JOB", pool->folder.job);
+    variable_add(v, "GRADPOOL_JOB", pool->folder->job);
     variable_add_number(v, "GRADPOOL_RANK", rank);
     variable_add_number(v, "GRADPOOL_SIZE", founders);
-    variable_add_number(v, "GRADPOOL_WORKERS_MAX", o->workers_max);
+    variable_add_number(v, "GRADPOOL_WORKERS_MAX", pool->workers_max);
     variable_add_number(v, "RANK", rank);
     variable_add_number(v, "LOCAL_RANK", rank);
     variable_add_number(v, "WORLD_SIZE", rank < founders ? founders : rank + 1);
+    if (pool->site) {
+        char text[24];
+        snprintf(text, sizeof text, "%" PRIu64, pool->folder->incarnations[rank]);
+        variable_add(v, "GRADPOOL_INCARNATION", text);
+    }
     if (o->workers_max > 1 && !getenv("OMP_NUM_THREADS"))
         variable_add(v, "OMP_NUM_THREADS", "1");
 }
@@ -61,13 +67,18 @@ static void store_process(struct pool_folder *folder, uint32_t rank, pid_t pid)
         pool_say("rank %u: its process was not stored: %s", rank, err.text);
 }
 
+static uint64_t next_incarnation(const struct worker_pool *pool, uint32_t rank)
+{
+    return pool->site ? pool->ranks.ranks[rank].ordered : pool->folder->incarnations[rank] + 1;
+}
+
 static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret_is_final,
                               struct err *err)
 {
     struct start_variables variables;
-    struct pool_folder *folder = &pool->folder;
+    struct pool_folder *folder = pool->folder;
     const struct cookie cookie = {
-        .pool = folder->pool, .rank = rank, .incarnation = folder->incarnations[rank] + 1};
+        .pool = folder->pool, .rank = rank, .incarnation = next_incarnation(pool, rank)};
     *ret_is_final = false;
     folder->incarnations[rank] = cookie.incarnation;
     folder->pids[rank] = 0;
@@ -92,12 +103,23 @@ static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret
     return error;
 }
 
-/* The program cannot be executed, and another try would fail as well. Exit codes as in a shell. */
-static void refuse_rank(struct worker_pool *pool, uint32_t rank, const struct err *err)
+/* The text names no program and no path: these stay on this host (PL1). */
+static void report_failed(struct worker_pool *pool, uint32_t rank, const struct err *err)
 {
-    enum rank_verdict verdict = ranks_refused(&pool->ranks, rank, err->code == -ENOENT ? 127 : 126);
+    struct site_report report = {.event = SITE_FAILED};
+    snprintf(report.text, sizeof report.text, "%s", err_text(err->code));
+    pool_report(pool, rank, report);
+}
+
+/* The program cannot be executed, and another try would fail as well. Exit codes as in a shell. */
+static void refuse_rank(struct worker_pool *pool, uint32_t rank, const struct err *err,
+                        uint64_t now_ns)
+{
+    enum rank_verdict verdict =
+        ranks_refused(&pool->ranks, rank, err->code == -ENOENT ? 127 : 126, now_ns);
     pool_say("rank %u: %s (%s)", rank, err->text,
-             verdict == VERDICT_ALONE ? "the others train on" : "no worker runs");
+             verdict == VERDICT_ALL ? "no worker runs" : "the others train on");
+    report_failed(pool, rank, err);
 }
 
 void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns)
@@ -107,10 +129,11 @@ void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns)
     uint32_t pause_s = 0;
     int error = rank_start_process(pool, rank, &is_final, &err);
     if (error < 0 && is_final)
-        return refuse_rank(pool, rank, &err);
-    ranks_started(&pool->ranks, rank, pool->folder.incarnations[rank], false, now_ns);
+        return refuse_rank(pool, rank, &err, now_ns);
+    ranks_started(&pool->ranks, rank, pool->folder->incarnations[rank], false, now_ns);
     if (error == 0)
-        return;
+        return pool_report(pool, rank, (struct site_report){.event = SITE_STARTED});
     enum rank_verdict verdict = ranks_ended(&pool->ranks, rank, END_EXIT, 1, now_ns, &pause_s);
     pool_tell_verdict(pool, rank, err.text, verdict, pause_s);
+    report_failed(pool, rank, &err);
 }

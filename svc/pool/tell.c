@@ -27,7 +27,7 @@ void pool_tell_verdict(const struct worker_pool *pool, uint32_t rank, const char
 {
     char log[PATH_MAX];
     uint32_t failures = pool->ranks.ranks[rank].failures;
-    folder_log_path(&pool->folder, rank, log);
+    folder_log_path(pool->folder, rank, log);
     switch (verdict) {
     case VERDICT_AGAIN: tell_pause(rank, how, pause_s, log); break;
     case VERDICT_ALONE:
@@ -53,6 +53,7 @@ void pool_tell_verdict(const struct worker_pool *pool, uint32_t rank, const char
                  "not know whether it has trained; see %s",
                  rank, log);
         break;
+    case VERDICT_ORDERS: pool_say("rank %u: %s; its output: %s", rank, how, log); break;
     case VERDICT_AS_ASKED:
     case VERDICT_TRAINED:
     case VERDICT_LATER: break;

@@ -1,21 +1,25 @@
-/* gradpool run --workers-max: a pool with one job. Connects the pool to the service, and requests
- * the state of the job as `gradpool jobs` does. */
+/* gradpool run --workers-max: a pool with one job. Connects the pool to the service: looks at the
+ * job are requests like those of `gradpool jobs`. With slots for its site, the pool gets orders
+ * instead (pool_site.c). */
 #include "svc/base/clock.h"
 #include "svc/base/system/unique.h"
 #include "svc/base/text.h"
 #include "svc/cli/operator.h"
+#include "svc/cli/run/pool_site.h"
 #include "svc/cli/run/run.h"
 #include "svc/pool/pool.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #define FOLDER_PREFIX "gradpool-"
 #define JOB_BYTES_MAX 127
+#define SITE_BYTES_MAX 64
 
 /* Connection of the thread that requests the state of the job; NULL: none. */
 struct pool_sight {
@@ -41,15 +45,33 @@ static enum rank_session sight_session_of(const char *state)
     return SEEN_NOT;
 }
 
+static void sight_fill_sessions(const Gradpool__Wire__JobView *job, struct pool_look *ret_look)
+{
+    for (size_t i = 0; i < job->n_ranks; i++) {
+        const Gradpool__Wire__WorkerView *worker = job->ranks[i];
+        if (worker->rank >= POOL_RANKS_MAX)
+            continue;
+        ret_look->sessions[worker->rank] = sight_session_of(worker->state);
+        ret_look->pids[worker->rank] = worker->pid;
+    }
+}
+
 static void sight_fill(const Gradpool__Wire__JobView *job, struct pool_look *ret_look)
 {
     ret_look->has_job = true;
     ret_look->is_elastic = job->wanted > 0;
     ret_look->wanted = job->wanted;
     ret_look->rounds = job->use ? job->use->rounds : 0;
-    for (size_t i = 0; i < job->n_ranks; i++)
-        if (job->ranks[i]->rank < POOL_RANKS_MAX)
-            ret_look->sessions[job->ranks[i]->rank] = sight_session_of(job->ranks[i]->state);
+    sight_fill_sessions(job, ret_look);
+}
+
+/* Returns whether the service has slots for the site. */
+static bool sight_has_slots(const Gradpool__Wire__JobsReply *jobs, const char *site)
+{
+    for (size_t i = 0; i < jobs->n_sites; i++)
+        if (strcmp(jobs->sites[i]->site, site) == 0 && jobs->sites[i]->slots > 0)
+            return true;
+    return false;
 }
 
 static int sight_read(const envelope *reply, const char *job, struct pool_look *ret_look,
@@ -64,26 +86,51 @@ static int sight_read(const envelope *reply, const char *job, struct pool_look *
                        job);
     if (jobs->n_jobs == 1)
         sight_fill(jobs->jobs[0], ret_look);
+    else if (jobs->n_ended == 1)
+        sight_fill_sessions(jobs->ended[0], ret_look);
+    ret_look->has_ended = jobs->n_jobs == 0 && jobs->n_ended == 1;
     return 0;
 }
 
-/* Requests the state of the job. A connection that has failed is replaced by the next call. */
-static int sight_look(void *context, const char *job, struct pool_look *ret_look, struct err *err)
+static int sight_ask(struct pool_sight *sight, const char *job, envelope **ret_reply,
+                     struct err *err)
 {
-    struct pool_sight *sight = context;
-    envelope *reply;
     int error = sight->channel ? 0 : operator_open(sight->endpoint, &sight->channel, err);
-    if (error < 0)
-        return error;
-    error = operator_call(sight->channel,
-                          &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)job), &reply, err);
-    if (error == 0) {
-        error = sight_read(reply, job, ret_look, err);
-        gradpool__wire__envelope__free_unpacked(reply, NULL);
-    } else {
+    if (error == 0)
+        error = operator_call(sight->channel,
+                              &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)job),
+                              ret_reply, err);
+    if (error < 0) {
         channel_destroy(sight->channel);
         sight->channel = NULL;
     }
+    return error;
+}
+
+/* Returns whether the service is there, and has slots for this host. `job`: the name of no job. */
+static bool sight_finds_site(struct pool_sight *sight, const char *job, const char *node)
+{
+    struct err err;
+    envelope *reply;
+    if (sight_ask(sight, job, &reply, &err) < 0)
+        return false;
+    bool has_slots = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY &&
+                     sight_has_slots(reply->jobs_reply, node);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
+    channel_destroy(sight->channel); /* a pool with a site has a connection of its own */
+    sight->channel = NULL;
+    return has_slots;
+}
+
+/* A connection that has failed is replaced at the next look. */
+static int sight_look(void *context, const char *job, struct pool_look *ret_look, struct err *err)
+{
+    envelope *reply;
+    int error = sight_ask(context, job, &reply, err);
+    if (error < 0)
+        return error;
+    error = sight_read(reply, job, ret_look, err);
+    gradpool__wire__envelope__free_unpacked(reply, NULL);
     return error;
 }
 
@@ -93,10 +140,22 @@ static int sight_look(void *context, const char *job, struct pool_look *ret_look
  * key of a tenant. A worker is dumpable again after it has executed its program. */
 static void protect_key(void) { (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0); }
 
+static bool is_name(const char *text)
+{
+    return *text && !strchr(text, '"') && text_is_harmless(text);
+}
+
+const char *run_check_job(const char *job)
+{
+    if (!job || (is_name(job) && strlen(job) <= JOB_BYTES_MAX))
+        return NULL;
+    return "--job: expected a name of 1 to 127 bytes that can be printed, without double quotes";
+}
+
 static const char *pool_find_mistake(const struct run_pool *o)
 {
-    if (o->job && (!*o->job || strlen(o->job) > JOB_BYTES_MAX || !text_is_harmless(o->job)))
-        return "--job: expected a name of 1 to 127 bytes that can be printed";
+    if (o->site && (!is_name(o->site) || strlen(o->site) > SITE_BYTES_MAX))
+        return "--site: expected a name of 1 to 64 bytes, without double quotes";
     if (!o->folder && o->job && strchr(o->job, '/'))
         return "--job has a slash, so it names no folder: give --folder, too";
     return NULL;
@@ -104,14 +163,20 @@ static const char *pool_find_mistake(const struct run_pool *o)
 
 int run_pool(const struct run_pool *o)
 {
-    static struct pool_sight sight; /* its thread ends with the process */
+    static struct pool_sight sight; /* threads use both until the process ends */
+    static struct pool_site site;
     char name[UNIQUE_BYTES], folder[PATH_MAX];
     const char *mistake = pool_find_mistake(o);
     if (mistake)
         return knobs_mistake("gradpool run", "%s", mistake);
-    sight.endpoint = o->endpoint ? o->endpoint : OPERATOR_ENDPOINT_DEFAULT;
+    sight.endpoint = site.endpoint = o->endpoint ? o->endpoint : OPERATOR_ENDPOINT_DEFAULT;
+    gethostname(site.node, sizeof site.node - 1);
+    unsetenv("GRADPOOL_INCARNATION"); /* inherited from a pool that has started this process */
     unique_name("run", name, sizeof name);
     snprintf(folder, sizeof folder, FOLDER_PREFIX "%s", o->job ? o->job : name);
+    protect_key();
+    bool has_site = !o->site && strlen(site.node) <= SITE_BYTES_MAX &&
+                    sight_finds_site(&sight, name, site.node);
     const struct pool_options options = {.folder = o->folder ? o->folder : folder,
                                          .job = o->job,
                                          .new_job = name,
@@ -120,9 +185,12 @@ int run_pool(const struct run_pool *o)
                                          .workers_max = o->workers_max,
                                          .leave_ns = o->leave_ms * NS_PER_MS,
                                          .program = o->program,
+                                         .site = o->site,
+                                         .host_site = has_site ? site.node : NULL,
                                          .look = sight_look,
-                                         .context = &sight};
-    protect_key();
+                                         .context = &sight,
+                                         .calls = &pool_site_calls,
+                                         .calls_context = &site};
     int code = pool_run(&options);
     fflush(NULL);
     /* no exit handler of a library may run while the thread that requests the state still runs */

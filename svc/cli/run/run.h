@@ -8,11 +8,13 @@ extern const struct knob run_knobs[], resize_knobs[];
 
 /* Options of `run` with --workers-max. */
 struct run_pool {
-    const char *endpoint, *job, *folder; /* NULL: the option is not set */
+    const char *endpoint, *job, *folder, *site; /* NULL: the option is not set */
     uint32_t workers, workers_max;
     uint64_t leave_ms;
     char **program;
 };
+/* Returns the mistake in the name of a job; NULL: none. */
+const char *run_check_job(const char *job);
 /* Runs a pool with one job. Returns the exit code. */
 int run_pool(const struct run_pool *options);
 

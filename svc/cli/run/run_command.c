@@ -21,7 +21,7 @@
 #define LEAVE_MAX_S 1000000
 #define LEAVE_DEFAULT_MS 30000
 
-enum { WORKERS, MOST, FOLDER, LEAVE, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
+enum { WORKERS, MOST, FOLDER, LEAVE, SITE, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
 
 const struct knob run_knobs[] = {
     [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
@@ -30,6 +30,9 @@ const struct knob run_knobs[] = {
                 "with --workers-max: folder of logs and state (default: gradpool-JOB)"},
     [LEAVE] = {"leave-timeout", "S",
                "with --workers-max: seconds in which a removed worker leaves (default: 30)"},
+    [SITE] = {"site", "NAME",
+              "with --workers-max: site whose slots the workers use (default: this host, if the "
+              "service has slots for it)"},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
@@ -90,6 +93,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case MOST: return set_number(value, 1, &run->pool.workers_max, err);
     case FOLDER: run->pool.folder = value; return 0;
     case LEAVE: return knobs_seconds(value, LEAVE_MAX_S, &run->pool.leave_ms, err);
+    case SITE: run->pool.site = value; return 0;
     case NODES: return set_number(value, 1, &run->nodes, err);
     case NODE: return set_number(value, 0, &run->node, err);
     case MASTER: return set_master(run, value, err);
@@ -137,7 +141,8 @@ static void parse(int argc, char **argv, struct run *ret_run)
                  "(gradpool.elastic.Run). Workers write to files in the folder. A worker that "
                  "dies is started again after 1, 2, 4, ... 60 s, but not after three failures "
                  "without a step. If this command is killed, its workers continue to train, and "
-                 "the same command with the same --folder adopts them.\n\n"
+                 "the same command with the same --folder adopts them. On a site with slots "
+                 "(gradpool serve --worker-slots) the service chooses the number of workers.\n\n"
                  "Exit code: that of the first worker that failed; 128 plus the number of the "
                  "signal that has ended a worker or this command; 0 no worker has failed; 2 a "
                  "mistake on the command line."};
@@ -151,6 +156,10 @@ static const char *find_mistake(const struct run *run)
         return "missing: PROGRAM";
     if (run->pool.workers_max == 0 && run->pool.folder)
         return "--folder is for a job that may grow: give --workers-max, too";
+    if (run->pool.workers_max == 0 && run->pool.site)
+        return "--site is for a job that may grow: give --workers-max, too";
+    if (run_check_job(run->job))
+        return run_check_job(run->job);
     if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)
         return "--workers-max is the larger number: raise it, or start fewer --workers";
     if (run->pool.workers_max > 0 && (run->nodes > 1 || run->master || run->is_plain))

@@ -34,6 +34,7 @@ struct slots_worker {
     bool leave_sent;   /* on the present connection of the pool */
     bool start_sent;   /* on the present connection of the pool */
     bool is_listed;    /* the joining pool has this worker */
+    bool has_left;     /* the training has ended, and the worker had said goodbye */
     uint32_t slot;
     uint64_t incarnation; /* 0 in the states NONE and WANTED */
     char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */
@@ -94,8 +95,11 @@ struct slots_job {
     uint64_t decided_ns;
 };
 
+struct slots_ended;
+
 struct slots {
     struct service *service;
+    struct slots_ended *ended; /* jobs that have ended lately */
     struct list sites, pools, jobs;
     struct timer look;
     uint64_t incarnations; /* numbers given by this process */
@@ -171,6 +175,11 @@ void slots_job_over(struct slots_job *job);
 void slots_worker_found(struct slots_job *job, uint32_t rank);
 /* Looks at the sessions of a job whose pool is missing: their slots are free when they end. */
 void slots_look_without_pool(struct slots_job *job);
+
+/* --- ended.c --- */
+
+struct slots_ended *slots_ended_create(void); /* NULL: no memory */
+void slots_ended_destroy(struct slots_ended *all);
 
 /* --- speed.c --- */
 

@@ -42,12 +42,15 @@ enum slots_end {
     SLOTS_END_FAILED,
 };
 
-/* Returns whether the rank has said goodbye, for a process whose exit code nobody can read. */
+/* Returns whether the rank has said goodbye, for a process whose exit code nobody can read. After
+ * the end of a complete training no worker can fail. */
 static bool slots_has_left(const struct slots_job *job, uint32_t rank)
 {
     const struct job *of = slots_training(job);
     const struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
-    return !of || (session && session->state == SESSION_LEFT);
+    if (of)
+        return session && session->state == SESSION_LEFT;
+    return job->workers[rank].has_left || job->is_complete;
 }
 
 /* Returns whether a resize by the script itself excludes the rank. */

@@ -166,6 +166,9 @@ int slots_create(struct service *s)
     if (!s->works->slots)
         return -ENOMEM;
     s->works->slots->service = s;
+    s->works->slots->ended = slots_ended_create();
+    if (!s->works->slots->ended)
+        return -ENOMEM;
     list_init(&s->works->slots->sites);
     list_init(&s->works->slots->pools);
     list_init(&s->works->slots->jobs);
@@ -190,6 +193,7 @@ void slots_destroy(struct service *s)
         list_remove(&site->link);
         free(site);
     }
+    slots_ended_destroy(s->works->slots->ended);
     free(s->works->slots);
 }
 

@@ -23,6 +23,9 @@ void slots_end_jobs(struct service *s, const char *why);
 /* Returns the number of jobs of pools without a worker that has joined. */
 size_t slots_count_unjoined(const struct service *s);
 
+/* The last session of the job has ended. */
+void slots_job_ended(const struct job *job);
+
 /* --- messages of pools --- */
 
 void slots_handle_join(struct peer *p, const envelope *message);
@@ -55,6 +58,10 @@ bool slots_view_queued(const struct service *s, const struct tenant *only, const
  * queue of its site, and why it waits. "": there is none. */
 void slots_explain_queued(const struct service *s, const struct tenant *only, const char *name,
                           char *ret_text, size_t text_bytes);
+/* Adds the job of this name that has ended, if no job has the name now. The reply points to
+ * `name`. */
+bool slots_view_ended(const struct service *s, const struct tenant *only, const char *name,
+                      slots_take_fn take, void *context, WIRE(JobsReply) * reply);
 /* Sets view->pool if a pool starts the workers of the job. All memory is from `take`, also that of
  * texts. */
 bool slots_view_job(const struct job *job, slots_take_fn take, void *context, WIRE(JobView) * view);

@@ -397,6 +397,8 @@ static void fill_jobs(struct pool *pool, struct service *s, const struct peer *r
     residents_free(&residents);
     (void)slots_view_queued(s, only, name, take_from_pool, pool, reply);
     (void)slots_view_sites(s, take_from_pool, pool, reply);
+    if (reader)
+        (void)slots_view_ended(s, only, name, take_from_pool, pool, reply);
 }
 
 /* --- requests and answers --- */

@@ -217,6 +217,17 @@ class Scripts(unittest.TestCase):
                       second.text())
         self.assertEqual(len(first.carriers()), 3)
 
+    def test_a_folder_of_another_user_is_refused(self):
+        place = pathlib.Path(self.folder) / 'theirs' if os.geteuid() == 0 else pathlib.Path('/')
+        place.mkdir(exist_ok=True)
+        if os.geteuid() == 0:
+            os.chown(place, 12345, -1)
+        pool = self.pool('--folder', place, 'true')
+        self.assertEqual(pool.wait(), 1)
+        self.assertIn(', so that user could change the pool\'s state; give a --folder of your own',
+                      pool.text())
+        self.assertFalse((place / 'lock').exists())
+
     def test_a_folder_that_cannot_be_used_is_named(self):
         missing = f'{self.folder}/missing/place'
         pool = self.pool('--folder', missing, 'true')
@@ -259,12 +270,19 @@ class Scripts(unittest.TestCase):
     def test_a_pool_needs_a_size_that_fits(self):
         for words, text in ((('--workers', 4), '--workers-max is the larger number'),
                             (('--nodes', 2), '--workers-max is for one host'),
-                            (('--job', 'a\nb'), '--job: expected a name')):
+                            (('--job', 'a\nb'), '--job: expected a name of 1 to 127 bytes that can '
+                             'be printed, without double quotes'),
+                            (('--job', 'q"uote'), '--job: expected a name'),
+                            (('--site', ''), '--site: expected a name of 1 to 64 bytes, without '
+                             'double quotes')):
             pool = self.pool(*words, 'true')
             self.assertEqual(pool.wait(), 2)
             self.assertIn(text, pool.text())
         for words, text in ((('--folder', 'x'), '--folder is for a job that may grow: give '
                              '--workers-max, too'),
+                            (('--site', 'x'), '--site is for a job that may grow: give '
+                             '--workers-max, too'),
+                            (('--job', 'q"uote'), 'without double quotes'),
                             (('--workers-max', 2, '--job', 'a/b'), '--job has a slash, so it '
                              'names no folder: give --folder, too')):
             done = harness.run([GRADPOOL, 'run', *words, 'true'], capture_output=True, text=True)
@@ -420,6 +438,36 @@ class Jobs(Steps):
         self.assertEqual(sorted(second.carriers().values()), [(0, 2), (1, 2)])
         self.finish(second)
         self.check_all()
+
+    def test_adopted_workers_that_die_at_once_have_not_trained(self):
+        pool = self.pool()
+        self.await_steps((0, 1), pool)
+        pool.kill()
+        second = self.pool(name='second')
+        self.resize(3)
+        self.await_text(2, 'carries', second)   # the pool has seen the job
+        harness.kill_all(second.carriers())
+        for rank in range(2):
+            second.wait_for(f'rank {rank}: the worker, of an earlier gradpool run, has ended; a '
+                            'new process starts in ')
+        second.signal(signal.SIGTERM)
+        self.assertEqual(second.wait(), 143)
+
+    def test_a_second_pool_with_the_same_job_does_not_take_its_steps_for_its_own(self):
+        first = self.pool()
+        self.await_steps((0, 1), first)
+        (self.folder / 'other').mkdir()
+        second = Pool(self.folder / 'other', '--workers', 1, '--workers-max', 4, '--job', 'deal',
+                      '--endpoint', self.service.endpoint, 'sh', '-c', 'sleep 2; exit 7')
+        self.addCleanup(second.end)
+        second.wait_for('of another pool on this host; give this job another name with --job, or '
+                        'end that pool')
+        self.assertEqual(second.wait(), 7)
+        self.assertIn('the rank has failed 3 times without a step, and all workers are ended',
+                      second.text())
+        self.await_steps((0, 1), first)
+        self.finish(first)
+        self.check_all_once()
 
     def test_a_pool_without_service_trains_on(self):
         pool = self.pool()

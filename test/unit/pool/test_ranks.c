@@ -1,24 +1,5 @@
 /* Tests the decisions of a pool (svc/pool/ranks.c) on a clock of the test. */
-#include "svc/base/clock.h"
-#include "svc/pool/ranks.h"
-
-#include <setjmp.h>
-#include <signal.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#define LEAVE_NS (30 * NS_PER_S)
-#define MOST 4
-
-static struct pool_ranks p;
-static uint64_t now_ns;
-static uint32_t pause_s;
-
-static struct pool_action next(void) { return ranks_next(&p, SIGINT, now_ns); }
+#include "test/unit/pool/ranks_case.h"
 
 /* Checks the next action. A start is carried out. */
 static void expect_start(uint32_t rank)
@@ -27,40 +8,6 @@ static void expect_start(uint32_t rank)
     assert_int_equal(action.verb, POOL_START);
     assert_int_equal(action.rank, rank);
     ranks_started(&p, rank, p.ranks[rank].incarnation + 1, false, now_ns);
-}
-
-static void expect_signal(uint32_t rank, int signal)
-{
-    struct pool_action action = next();
-    assert_int_equal(action.verb, POOL_SIGNAL);
-    assert_int_equal(action.rank, rank);
-    assert_int_equal(action.signal, signal);
-}
-
-static void expect_wait(uint64_t seconds)
-{
-    struct pool_action action = next();
-    assert_int_equal(action.verb, POOL_NOTHING);
-    assert_int_equal(action.at_ns, now_ns + seconds * NS_PER_S);
-}
-
-static void expect_rest(void)
-{
-    struct pool_action action = next();
-    assert_int_equal(action.verb, POOL_NOTHING);
-    assert_int_equal(action.at_ns, UINT64_MAX);
-}
-
-static void pass(uint64_t seconds) { now_ns += seconds * NS_PER_S; }
-
-static enum rank_verdict exits(uint32_t rank, int code)
-{
-    return ranks_ended(&p, rank, END_EXIT, code, now_ns, &pause_s);
-}
-
-static enum rank_verdict killed(uint32_t rank)
-{
-    return ranks_ended(&p, rank, END_SIGNAL, SIGKILL, now_ns, &pause_s);
 }
 
 /* A look at a job of this size, with all ranks below it joined. */
@@ -349,7 +296,7 @@ static void a_program_that_cannot_be_executed_ends_the_pool(void **state)
     ranks_init(&p, 2, MOST, LEAVE_NS);
     ranks_begin(&p, now_ns);
     assert_int_equal(next().verb, POOL_START);
-    assert_int_equal(ranks_refused(&p, 0, 127), VERDICT_ALL);
+    assert_int_equal(ranks_refused(&p, 0, 127, now_ns), VERDICT_ALL);
     assert_true(ranks_are_over(&p));
     assert_int_equal(p.code, 127);
 }
@@ -387,16 +334,40 @@ static void the_service_knows_how_an_adopted_worker_has_ended(void **state)
     assert_true(ranks_are_over(&p));
 }
 
-static void the_last_adopted_worker_has_trained_if_its_job_is_over(void **state)
+/* The job has ended before the look, with this last state of the rank. */
+static enum rank_verdict ends_with_its_job(uint32_t rank, enum rank_session session, bool has_ended)
+{
+    struct pool_look over = {.asked_ns = now_ns, .has_ended = has_ended};
+    over.sessions[rank] = session;
+    ranks_ended(&p, rank, END_UNKNOWN, 0, now_ns, &pause_s);
+    return ranks_judge(&p, rank, &over, now_ns, &pause_s);
+}
+
+static void the_last_adopted_workers_have_trained_if_they_have_left(void **state)
 {
     train(2);
-    for (uint32_t rank = 0; rank < 2; rank++) {
-        const struct pool_look over = {.asked_ns = now_ns};
-        ranks_ended(&p, rank, END_UNKNOWN, 0, now_ns, &pause_s);
-        assert_int_equal(ranks_judge(&p, rank, &over, now_ns, &pause_s), VERDICT_TRAINED);
-    }
+    assert_int_equal(ends_with_its_job(0, SEEN_LEFT, true), VERDICT_TRAINED);
+    assert_int_equal(ends_with_its_job(1, SEEN_LEFT, true), VERDICT_TRAINED);
     assert_true(ranks_are_over(&p));
     assert_int_equal(p.code, 0);
+}
+
+static void adopted_workers_that_die_at_once_have_not_trained(void **state)
+{
+    train(2);
+    assert_int_equal(ends_with_its_job(0, SEEN_LOST, true), VERDICT_AGAIN);
+    assert_int_equal(ends_with_its_job(1, SEEN_LOST, true), VERDICT_AGAIN);
+    pass(1);
+    expect_start(0);
+    expect_start(1);
+    assert_false(p.has_trained);
+}
+
+static void the_end_of_a_job_that_the_service_has_forgotten_is_unknown(void **state)
+{
+    train(2);
+    assert_int_equal(ends_with_its_job(0, SEEN_NOT, false), VERDICT_UNKNOWN);
+    assert_int_equal(p.code, 1);
 }
 
 static void an_adopted_worker_whose_end_nobody_knows_is_an_error(void **state)
@@ -460,7 +431,9 @@ int main(void)
         begun(a_start_that_is_due_does_not_survive_a_signal),
         begun(a_program_that_cannot_be_executed_ends_the_pool),
         adopted(the_service_knows_how_an_adopted_worker_has_ended),
-        adopted(the_last_adopted_worker_has_trained_if_its_job_is_over),
+        adopted(the_last_adopted_workers_have_trained_if_they_have_left),
+        adopted(adopted_workers_that_die_at_once_have_not_trained),
+        adopted(the_end_of_a_job_that_the_service_has_forgotten_is_unknown),
         adopted(an_adopted_worker_whose_end_nobody_knows_is_an_error),
         adopted(an_adopted_rank_that_was_removed_has_left),
         adopted(ranks_that_ended_without_a_pool_are_started_unless_they_left),

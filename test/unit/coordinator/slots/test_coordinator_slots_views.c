@@ -182,6 +182,30 @@ static void an_adopted_worker_with_a_goodbye_has_trained(void **state)
     assert_int_equal(pool_expect(pool, POOL_OVER).code, 0);
 }
 
+/* All workers die at once, so the training has ended, but is not complete. */
+static void adopted_workers_that_die_at_once_have_not_trained(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 1, 1);
+    struct pool_order zero = pool_expect(pool, POOL_START);
+    end_close(pool_worker_join(*state, &zero, 0));
+    rig_settle(*state);
+    report(pool, &zero, GRADPOOL__WIRE__POOL_EVENT__POOL_ENDED, true, "");
+    kept_log_expect("rank 0 ended without a goodbye");
+}
+
+/* The last worker has said goodbye, so its training has ended before the report. */
+static void the_last_adopted_worker_with_a_goodbye_has_trained(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 1, 1);
+    struct pool_order zero = pool_expect(pool, POOL_START);
+    end_leave(pool_worker_join(*state, &zero, 0));
+    rig_settle(*state);
+    report(pool, &zero, GRADPOOL__WIRE__POOL_EVENT__POOL_ENDED, true, "");
+    assert_int_equal(pool_expect(pool, POOL_OVER).code, 0);
+}
+
 static void too_many_reports_are_refused(void **state)
 {
     static WIRE(PoolReport) report_of, *list[4097];
@@ -404,6 +428,8 @@ int main(void)
         CASE(a_job_that_ends_shows_that),
         CASE(failures_are_logged_with_their_kind),
         CASE(an_adopted_worker_with_a_goodbye_has_trained),
+        CASE(adopted_workers_that_die_at_once_have_not_trained),
+        CASE(the_last_adopted_worker_with_a_goodbye_has_trained),
         CASE(too_many_reports_are_refused),
         CASE(a_pool_submits_no_job_beyond_the_limit),
         CASE(waiting_jobs_count_in_the_quota_of_their_tenant),
