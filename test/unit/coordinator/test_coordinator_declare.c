@@ -198,7 +198,7 @@ static void a_lane_that_refuses_fails_the_declare_with_its_words(void **state)
     refused(zero, -ENOSPC, "no memory left");
     end_declare_one(zero, "w", 1); /* a later declaration is refused, too */
     refused(zero, -ENOSPC, "no memory left");
-    kept_log_expect(" did not take 1 pieces: ");
+    kept_log_expect(" did not accept 1 pieces: ");
 }
 
 static void small_pieces_of_a_lane_share_a_task_up_to_4_mib(void **state)
