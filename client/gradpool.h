@@ -147,14 +147,14 @@ typedef struct gp_options {
 
 /* Connects to a service, and checks that the service has the same protocol version and accepts the
  * key. `endpoint`: "gradpool://host:port"; NULL: GRADPOOL_ENDPOINT. `options` NULL: all defaults.
- * Both arguments are copied. Over TCP the key of GRADPOOL_KEY_FILE or GRADPOOL_KEY, if one is set, is proved
- * within TLS. While the service is not reachable, the call tries again for up to
+ * Both arguments are copied. Over TCP the key of GRADPOOL_KEY_FILE or GRADPOOL_KEY, if one is set,
+ * is proved within TLS. While the service is not reachable, the call tries again for up to
  * connect_timeout_ms. `*ret_client` is to be freed with gp_disconnect().
  *
  * Errors, after which the caller may try again: -EDESTADDRREQ no endpoint; -EINVAL a wrong
- * endpoint, option or variable (the text names it); -ECONNREFUSED, -EHOSTUNREACH, -ENOENT (unknown host),
- * -ETIMEDOUT not reachable in time; -ECONNRESET the service ended during the call; -EPROTO another
- * protocol version; -ENOKEY the service requires a key; -EKEYREJECTED the key is wrong. */
+ * endpoint, option or variable (the text names it); -ECONNREFUSED, -EHOSTUNREACH, -ENOENT (unknown
+ * host), -ETIMEDOUT not reachable in time; -ECONNRESET the service ended during the call; -EPROTO
+ * another protocol version; -ENOKEY the service requires a key; -EKEYREJECTED the key is wrong. */
 GP_API int gp_connect(const char *endpoint, const gp_options *options, gp_client **ret_client);
 
 /* Leaves all jobs of the client (gp_job_leave()), then frees the client and all of its requests. A
@@ -473,8 +473,8 @@ typedef struct gp_round {
 
 /* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
  * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
- * closed and its results have landed. A gp_wait() before this call returns -EDEADLK. Returns 0: the
- * gradient counts; 1: the gradient was dropped. Parameters are those of this or a later round, sums those of
+ * closed and its results have landed. An earlier gp_wait() returns -EDEADLK. Returns 0: the
+ * gradient counts; 1: it was dropped. Parameters are those of this or a later round, sums those of
  * this round; both are equal on all ranks with that round. For `loss` see gp_job_tell_loss(); NULL
  * for `ret_round` is fine. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);

@@ -52,7 +52,8 @@ extern "C" {
 typedef struct gp_table gp_table; /* a table of a job, until gp_job_leave() */
 typedef struct gp_batch gp_batch; /* keys of a table that are pulled and pushed together */
 
-/* Update of a row by its gradient. A row without a gradient keeps its bits and the bits of its moments.
+/* Update of a row by its gradient. A row without a gradient keeps its bits and the bits of its
+ * moments.
  *
  *   GP_ROW_SGD          torch.optim.SGD without momentum
  *   GP_ROW_ADAGRAD      torch.optim.Adagrad on sparse gradients: lr_decay 0, first sum 0
@@ -128,9 +129,10 @@ typedef struct gp_row_settings {
     double beta, l1, l2; /* GP_ROW_FTRL; 0 or more */
 } gp_row_settings;
 
-/* Sets the settings of the updates from this clock on. The settings of the lowest rank are
- * used; calls of other ranks are checked and have no other effect. Does not wait. A clock with pushes and without settings
- * fails the job. Errors: -EINVAL a setting (the text names it); the error of a failed table. */
+/* Sets the settings of the updates from this clock on. The settings of the lowest rank are used;
+ * calls of other ranks are checked and have no other effect. Does not wait. A clock with pushes and
+ * without settings fails the job. Errors: -EINVAL a setting (the text names it); the error of a
+ * failed table. */
 GP_API int gp_table_set(gp_table *table, const gp_row_settings *settings);
 
 /* Makes a batch of `count` keys, in any order; keys may occur several times. `keys` is copied and

@@ -21,7 +21,7 @@ struct declaration {
     struct control_call call;
     struct gp_job *job;
     uint64_t timeout_ns, deadline_ns;
-    struct gp_tensor **all; /* tensors of the specs */
+    struct gp_tensor **all; /* all tensors of the specs, new or declared before */
     size_t count;
     struct gp_tensor **fresh; /* tensors of `all` that this call has added */
     size_t fresh_count;
@@ -75,8 +75,8 @@ static uint16_t lag_of_sums(const struct gp_job *job)
     return (uint16_t)(lag > 0 ? lag : BACKUP_TERMS_LAG);
 }
 
-/* Returns the lag of the tensors in the job's rounds (W22): 0 if they have update rules; -1: no
- * such tensor is declared yet. */
+/* Returns the lag of the tensors in the job's rounds (W22). Returns 0 if they have update rules,
+ * and -1 if no such tensor is declared yet. */
 static int followers_lag(const struct gp_job *job)
 {
     if (job->backup.leader)
@@ -137,9 +137,8 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
     return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault) : 0;
 }
 
-/* Refuses a declare while this rank fetches results of a closed round. The rank would fetch a
- * result of the new tensor, too, although it never pushed this tensor.
- */
+/* Refuses a declare while this rank fetches results of a closed round. Otherwise the rank would
+ * also fetch a result of the new tensor, which it never pushed. */
 static int check_taken(const struct gp_job *job, const gp_tensor_spec *spec,
                        const struct terms *terms)
 {
@@ -301,8 +300,8 @@ static bool links_are_settled(void *context)
     return d->job->failure.code || find_link(d, true) || !find_link(d, false);
 }
 
-/* Opens failed links again. Called before the request, so that every later failure is an error of
- * this declaration. */
+/* Opens failed links again. Called before the request is sent, so that every later failure of a
+ * link is an error of this declaration. */
 static void retry_hopeless(struct declaration *d)
 {
     for (size_t i = 0; i < d->count; i++)

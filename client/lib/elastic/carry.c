@@ -72,8 +72,7 @@ void carry_write(const struct step_deal *deal, uint64_t *ret_words)
 
 /* ---- reading ---- */
 
-/* Reader of the words of a state. After the last word, and after an error, each further word reads
- * as 0. */
+/* Reader of the words of a state. Words beyond the end, and words after an error, read as 0. */
 struct carry_reader {
     const uint64_t *at, *end;
     uint64_t samples; /* samples of one epoch */

@@ -4,8 +4,8 @@
 
 #include "client/lib/elastic/deal.h"
 
-/* Head of the words: CARRY_MAGIC_VALUE, or 0 if no member sends a state, and the number of words of
- * the state, head included. */
+/* Head of the words. First word: CARRY_MAGIC_VALUE, or 0 if no member sends a state. Second word:
+ * number of words of the state, head included. */
 enum carry_head { CARRY_MAGIC, CARRY_COUNT, CARRY_HEAD_WORDS };
 #define CARRY_MAGIC_VALUE UINT64_C(0x315952524143)
 #define CARRY_WORDS_MAX (1u << 22) /* 32 MiB: 2 million returned runs */

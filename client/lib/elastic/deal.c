@@ -121,8 +121,7 @@ size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, 
     return written;
 }
 
-/* Returns the share of a lost member to the samples that are dealt again at the end of the
- * epoch. */
+/* Adds the share of a lost member to the samples that are dealt again at the end of the epoch. */
 static int return_share(struct step_deal *deal, struct deal_step *step, uint32_t rank)
 {
     uint64_t begin, left = share_begin(step, rank, &begin), run_begin = 0;
@@ -261,8 +260,8 @@ static int return_shares(struct step_deal *deal, struct deal_step *step,
     return error;
 }
 
-/* Returns the shares in steps t - 1 to t + p of members that are missing in record t, or are there
- * without the state. */
+/* Puts shares back into the deal: the shares in steps t - 1 to t + p of members that are missing in
+ * record t, or that are in record t without the state. */
 static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_record *record)
 {
     int error = 0;

@@ -20,10 +20,11 @@
 
 struct deal_spec {
     uint64_t samples, epochs, seed;
-    uint32_t batch;            /* samples of all members in one step; 0: batch_per_worker */
-    uint32_t batch_per_worker; /* samples of each member in one step */
-    uint32_t prefetch;         /* steps for which loaders read ahead: p */
-    uint32_t share_least;      /* fewest samples of a share that has samples; 0 as 1 */
+    uint32_t batch; /* number of samples of all members in one step; 0: batch_per_worker applies */
+    uint32_t batch_per_worker; /* number of samples of each member in one step */
+    /* p: number of later steps whose samples are known, for loaders that read ahead */
+    uint32_t prefetch;
+    uint32_t share_least; /* minimum number of samples in a share that is not empty; 0 means 1 */
 };
 
 /* The sets of ranks in the step record: the sum of the words that ranks have sent for one step.
@@ -31,7 +32,8 @@ struct deal_spec {
 struct deal_record {
     uint64_t present[RANKS_WORDS];
     uint64_t
-        leaving[RANKS_WORDS];    /* ranks that have announced to leave, in this and later records */
+        /* ranks that have announced to leave; they stay in the set in later records */
+        leaving[RANKS_WORDS];
     uint64_t holds[RANKS_WORDS]; /* ranks with the state of the training */
 };
 
@@ -43,18 +45,18 @@ struct deal_run {
 struct deal_runs {
     struct deal_run *runs;
     size_t count, room;
-    uint64_t samples; /* samples of all runs together */
+    uint64_t samples; /* number of samples of all runs together */
 };
 
 struct deal_step {
     uint64_t number;
     uint64_t epoch;  /* from 0 */
-    uint64_t cursor; /* samples of the epoch in earlier steps, each counted once */
+    uint64_t cursor; /* number of samples of the epoch in earlier steps, each counted once */
     /* ranks that divide the samples, in order. The sizes of their shares differ by at most one. If
      * the shares would be smaller than share_least, the last ranks have no share. */
     uint64_t members[RANKS_WORDS];
     uint64_t lost[RANKS_WORDS]; /* members whose samples have returned */
-    uint64_t share_least;       /* of the deal, at least 1 */
+    uint64_t share_least;       /* share_least of the deal, at least 1 */
     struct deal_runs runs;      /* samples of all members; none: an empty step */
     bool is_end;                /* the last epoch is complete: the training has ended */
 };

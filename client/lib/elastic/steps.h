@@ -22,7 +22,7 @@ enum steps_phase {
     STEPS_BODY,    /* a rank without the state has the record, and trains with weight 0 */
     STEPS_CARRY,   /* the giver sends the deal to late workers */
     STEPS_CARRIED, /* the script of the giver sends its state to late workers */
-    STEPS_MISSED,  /* as STEPS_CARRIED on a late worker that has not received the state */
+    STEPS_MISSED,  /* like STEPS_CARRIED, on a late worker that has not received the state */
     STEPS_LAST,    /* this rank has sent its last record, without a step, and leaves the deal */
     STEPS_END,     /* the training has ended, and this rank pushes the round of `end` */
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */

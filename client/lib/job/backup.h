@@ -26,13 +26,14 @@ enum backup_report {
 };
 
 struct backup_rounds {
-    uint32_t count; /* fewest gradients that close a round; 0: the job has no backup workers */
-    bool is_used;   /* a thread ends a round or fetches one */
+    /* minimum number of gradients that close a round; 0: the job has no backup workers */
+    uint32_t count;
+    bool is_used; /* a thread ends a round or fetches one */
     enum backup_phase phase;
     enum backup_report report;
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
     struct gp_request *request; /* announcement of the hidden tensor; NULL: none is open */
-    uint64_t held;              /* newest round of the job of which this rank has the results */
+    uint64_t held;              /* newest round of the job whose results this rank has */
     uint64_t taking;            /* TAKING: round whose results are being fetched */
     /* newest closed round that any lane has named. Without rules, a rank fetches the sums of every
      * round up to this one before its next gradient */

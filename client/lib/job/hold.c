@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
-/* after this many iterations with a round of each tensor, the end of an iteration is known */
+/* Number of consecutive iterations with a round of each tensor after which the end of an iteration
+ * is known. */
 #define ROW 2
 
 static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
@@ -142,8 +143,8 @@ static void end_iteration(struct gp_job *job, uint32_t scope)
         hold_note_failure(hold, lacking);
 }
 
-/* Starts the count of iterations in a row again, without the present one, because parameters were
- * set or a tensor was declared. */
+/* Restarts the count of consecutive iterations, without the present iteration, because parameters
+ * were set or a tensor was declared. */
 static void note_change(struct gp_job *job, uint32_t scope)
 {
     struct iterations *its = &job->hold.scopes[scope];

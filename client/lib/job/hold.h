@@ -13,10 +13,11 @@
 
 struct iterations {
     uint64_t now; /* newest iteration in which a round has begun; 0: none */
-    /* number of iterations in a row, up to now, with a round of each tensor; -1: `now` does not
-     * count */
+    /* number of consecutive iterations, up to `now`, with a round of each tensor; -1: `now` does
+     * not count */
     int in_a_row;
-    /* parts: number of tensors that ever had a round; pushed: number with a round in `now` */
+    /* parts: number of tensors that ever had a round; pushed: number of tensors with a round in
+     * `now` */
     uint32_t parts, pushed;
 };
 
@@ -46,7 +47,8 @@ struct hold {
     bool is_taken;
     int state;       /* last reported state, an enum of the protocol */
     bool is_telling; /* a report has no reply yet */
-    /* index of that report; two alternate, because a report must not change before its reply */
+    /* index of this report; two reports alternate, because a report must not change before its
+     * reply */
     uint32_t telling;
     struct hold_report reports[2];
 };

@@ -40,7 +40,7 @@ struct gp_job {
     char name[JOB_NAME_BYTES_MAX + 1];
     char host[64];
     uint32_t rank, workers, id; /* workers: maximum number of ranks in the job */
-    bool is_elastic;            /* whether workers join and leave (L20) */
+    bool is_elastic;            /* workers may join and leave (L20) */
     /* the job had begun before this join; owned by the control thread */
     bool join_is_late;
     gp_membership membership;
@@ -59,7 +59,7 @@ struct gp_job {
     bool keeps_copies;      /* whether workers store these copies (L28) */
     _Atomic uint32_t users; /* number of calls that wait or are going to wait (L14) */
     struct list links, tensors;
-    struct hash_table by_name, by_id; /* tensors; by_id has those that are routed */
+    struct hash_table by_name, by_id; /* tensors; by_id has only tensors with a route */
     uint32_t declared;
     struct slot *slots;
     uint32_t slots_count, free_slot;

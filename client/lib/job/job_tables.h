@@ -12,12 +12,13 @@
 struct table_lane {
     struct list node; /* node in job_tables.lanes */
     uint32_t lane;
-    uint64_t sequence; /* number of the last request that was sent */
-    uint64_t clock;    /* last clock whose end was sent */
-    uint64_t change;   /* number of the last change of settings that was sent */
+    uint64_t sequence; /* number of the last request that was sent to the lane */
+    uint64_t clock;    /* last clock whose end was sent to the lane */
+    uint64_t change;   /* number of the last change of settings that was sent to the lane */
     bool is_unsent;    /* records wait for room in the send queue; counted in job.unsent */
-    bool was_probed;   /* a query was sent: does the lane without pieces keep the connection? */
-    bool is_lost;      /* the connection has ended, and the shards of the lane with it */
+    /* a query was sent, which asks whether the lane without pieces keeps the connection */
+    bool was_probed;
+    bool is_lost; /* the connection has ended, and the shards of the lane with it */
 };
 
 /* Settings that were not sent to every lane yet. */
@@ -51,8 +52,9 @@ struct gp_table {
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
     struct table_terms *terms; /* filled; allocated with the table */
     struct table_route route;
-    uint32_t consistency, staleness; /* of the terms, or of the stage if the terms inherit */
-    gp_row_settings *settings;       /* of the last gp_table_set(), if has_settings */
+    /* those of the terms; if the terms inherit, those of the stage */
+    uint32_t consistency, staleness;
+    gp_row_settings *settings; /* settings of the last gp_table_set(), if has_settings */
     bool has_settings;
     struct err failure;  /* permanent; code 0: none */
     struct list batches; /* gp_batch.node */
@@ -69,7 +71,8 @@ void job_tables_free(struct gp_job *job);
 
 /* Returns -EINVAL for NULL, otherwise the result of job_check(). */
 int job_table_check(const struct gp_table *t);
-/* Find a table by name, or by the coordinator's number. NULL: no such table. */
+/* job_table_find() finds a table by its name, job_table_find_number() by the coordinator's number.
+ * NULL: no such table. */
 struct gp_table *job_table_find(const struct gp_job *job, const char *name);
 struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number);
 /* Adds a table, which then owns `route`. A table with shards on a lost lane fails at once.
@@ -87,9 +90,9 @@ bool job_tables_are_on(const struct gp_job *job, uint32_t lane);
 bool job_table_is_on(const struct gp_table *t, uint32_t lane);
 /* Sets whether records wait for room in the lane's send queue. */
 void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_unsent);
-/* Fails the tables of a lane that gets no more records, with `code`, or with -EOWNERDEAD if their
- * rows are lost with the lane (`code` 0). `name`: text about the lane. Memory of calls stays lent,
- * because the lane may still use it. */
+/* Fails the tables with shards on a lane that gets no more records. The error is `code`, or
+ * -EOWNERDEAD if `code` is 0 because the rows are lost with the lane. `name`: text about the lane.
+ * Memory of calls stays lent, because the lane may still use it. */
 void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name);
 /* Ends the parts of all calls on a lane that can no longer use their memory. Does nothing if the
  * lane has not failed. */

@@ -31,7 +31,7 @@ struct piece {
     uint32_t kept_word;  /* word of the tensor's round `kept` */
     enum piece_standing standing;
     bool is_orphan;     /* the lane is lost, and a RouteChange will follow */
-    bool owes_standing; /* a new owner needs a READY even if no round is open */
+    bool owes_standing; /* a new owner needs a READY with the standing, even if no round is open */
     /* the lane still has to send the number of the last round to this late worker (L21) */
     bool is_entering;
     /* the lane does not know this late worker yet, and gets no READY (L99) */
@@ -41,7 +41,7 @@ struct piece {
     void *copy; /* memory for two states, lent to lanes; NULL: not allocated */
     /* first round whose state is in the copy; RECORD_ROUND_NONE: the copy was only offered */
     uint64_t copy_since;
-    uint32_t copy_told; /* value of link.openings when the copy was offered; 0: never */
+    uint32_t copy_told; /* value of link.openings when the copy was offered to the lane; 0: never */
 };
 
 #define for_each_piece(p, t) \

@@ -7,10 +7,10 @@
 
 struct row_call;
 
-/* Stall of a request: the time since which a thread waits without news, and the time of the next
+/* Time for which a thread has waited for a request without progress, and the time of the next
  * warning. */
 struct stall {
-    uint64_t since_ns, due_ns; /* since: 0 until a thread waits */
+    uint64_t since_ns, due_ns; /* since_ns: 0 until a thread waits */
     bool is_told;              /* a warning was logged */
 };
 

@@ -233,7 +233,7 @@ void row_calls_lose(struct gp_job *job, uint32_t lane, int code, const char *tex
             row_call_end_block(exchange);
 }
 
-/* Returns whether the push is applied without another call of this rank. */
+/* Returns whether the push is applied without a further call of this rank, such as gp_clock(). */
 static bool row_call_ends_alone(const struct row_call *call)
 {
     bool is_bsp = call->batch->table->consistency == TABLE_TERMS_BSP;

@@ -17,7 +17,7 @@ struct row_block {
 
 /* Ranks for which a late call waits, from a lane's answer to a query. */
 struct row_late {
-    uint32_t word;   /* of the query; 0: none was sent */
+    uint32_t word;   /* word of the query; 0: no query was sent */
     uint32_t behind; /* number of late ranks; 0: no lane has named one */
     uint32_t count;  /* number of ranks in `ranks` */
     uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
@@ -33,9 +33,9 @@ struct row_call {
     struct request_part *parts;
     struct table_span *spans; /* scratch memory of the layout */
     struct row_block *blocks;
-    uint32_t open; /* blocks whose exchange has begun and is not over */
+    uint32_t open; /* number of blocks whose exchange has begun and is not over */
     bool is_push;
-    bool is_copied; /* a push without a request: gp_clock() returns its error */
+    bool is_copied; /* the call is a push without a request: gp_clock() returns its error */
     uint64_t clock; /* clock of the call */
     void *rows;     /* rows of the caller that a pull fills; NULL: filled, or not wanted */
     struct row_late late;
@@ -46,8 +46,8 @@ struct gp_batch {
     struct list node; /* node in gp_table.batches */
     struct table_batch keys;
     struct list idle;    /* row_call.node */
-    uint32_t calls_used; /* calls that are not idle */
-    bool is_freed;       /* the caller has freed the batch, which ends with its last call */
+    uint32_t calls_used; /* number of calls that are not idle */
+    bool is_freed;       /* the caller has freed the batch; the batch ends with its last call */
 };
 
 /* Adds an empty batch to the table. -ENOMEM. */

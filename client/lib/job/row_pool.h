@@ -14,7 +14,7 @@ struct row_memory {
 };
 
 struct row_pool {
-    struct slabs *slabs; /* of the job */
+    struct slabs *slabs; /* slabs of the job */
     struct list spare;   /* row_memory.node */
     uint64_t used_bytes, used_most_bytes, spare_bytes;
 };
@@ -23,12 +23,12 @@ void row_pool_init(struct row_pool *pool, struct slabs *slabs);
 void row_pool_fini(struct row_pool *pool);
 /* Returns the length to allocate for a call that needs `bytes`. */
 size_t row_pool_length(size_t bytes);
-/* Takes spare memory of this length into use. NULL: none. */
+/* Returns spare memory of this length, which is then in use. NULL: there is no such memory. */
 struct row_memory *row_pool_take(struct row_pool *pool, size_t length);
 /* Adds new memory of the slabs, and takes the memory into use. -ENOMEM. */
 int row_pool_add(struct row_pool *pool, void *base, size_t length, struct row_memory **ret_memory);
-/* Ends the use of memory. The pool keeps at most as much spare memory as was in use at one time;
- * further memory is freed. */
+/* Ends the use of memory. The pool keeps spare memory up to the largest amount that was in use at
+ * one time, and frees the rest. */
 void row_pool_put(struct row_pool *pool, struct row_memory *memory);
 
 #endif

@@ -23,7 +23,8 @@ struct push {
     uint64_t iterations[HOLD_SCOPES]; /* for each scope, the iteration of the push; 0: none */
     uint64_t traced_ns[TRACE_STEPS];  /* times of the steps, while a timeline is recorded */
     uint32_t root;
-    uint32_t weight;   /* of the gradient in a mean or an update; RECORD_WEIGHT otherwise */
+    /* weight of the gradient in a mean or an update; RECORD_WEIGHT in all other operations */
+    uint32_t weight;
     uint8_t operation; /* a value of enum record_operation */
     bool has_settings;
     bool uses_second_half; /* the push uses the second half of short staging areas (L17) */
@@ -40,12 +41,13 @@ struct gp_tensor {
     struct list node;                /* node in job.tensors */
     struct hash_link by_name, by_id; /* in tables of the job */
     char *name;
-    uint64_t elements, bytes; /* elements of one block; `bytes`: size of the block on the wire */
+    /* elements: number in one block; bytes: size of the block on the wire */
+    uint64_t elements, bytes;
     struct terms terms;
     /* members: number of ranks in the set; first_rank: the lowest of them; peer: any rank other
      * than this one */
     uint32_t members, first_rank, peer;
-    /* in an elastic job: ranks whose pushes make a round */
+    /* ranks whose pushes make a round, in an elastic job */
     uint64_t ranks[RECORD_MISSING_WORDS];
     bool knows_ranks;
     uint32_t id, index; /* index: position in the order of declarations */
@@ -65,7 +67,8 @@ struct gp_tensor {
     uint64_t steps_round;  /* round at which a lane has sent the number of updates (L28) */
     uint32_t entering;     /* late worker: number of pieces whose round is unknown */
     uint64_t closed_round; /* newest round that a lane has reported as closed; 0: none */
-    /* number of pieces in the open round without a result, and without a COMMIT */
+    /* without_result, without_commit: number of pieces in the open round that lack a result, or a
+     * COMMIT */
     uint32_t without_result, without_commit;
     struct push open;           /* push of the open round */
     struct push next;           /* push of the next round */

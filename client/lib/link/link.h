@@ -23,11 +23,11 @@ struct link {
     struct fabric_conn *conn;
     bool is_ofi;    /* the connection uses the network */
     bool wants_ofi; /* the next connection uses the network, because shared memory has failed */
-    /* whether to open the link again after its end, even without a piece of the lane */
+    /* the link is opened again after its end, even if the lane has no piece */
     bool wants_open;
     bool is_left; /* the lane has released all pieces and will end the connection (L19) */
     bool has_address, has_ticket;
-    bool was_told; /* the log has reported that the lane is on another host */
+    bool was_told; /* the log has a line that the lane is on another host */
     uint32_t attempts;
     uint32_t openings; /* number of openings of the connection */
     uint32_t aggregator;
@@ -39,13 +39,14 @@ struct link {
     struct list unsent;       /* list of piece.unsent: pieces whose READY is to be sent */
     bool owes_goodbye;        /* a goodbye waits for room in the send queue */
     uint64_t chosen_round[2]; /* rounds of the sets of ranks that were forwarded last */
-    /* slabs with lower numbers are lent on this connection */
+    /* all slabs with a lower number are lent on this connection */
     uint32_t lent;
     struct record_settings settings; /* last settings that this connection has sent */
-    uint64_t stalled_ns;             /* time of waits for the lane, not reported yet (L24) */
-    bool was_queried;                /* a query of stall.c was sent, and has no answer */
-    bool is_hopeless;                /* `failure` is final: no other attempt is made */
-    /* reason of the end; code 0: this side closed the link, or it is not closed */
+    uint64_t stalled_ns; /* time of waits for the lane that no READY has reported yet (L24) */
+    bool was_queried;    /* a query of stall.c was sent, and has no answer */
+    bool is_hopeless;    /* `failure` is final: no other attempt is made */
+    /* reason for the end of the link; code 0: this side closed the link, or the link is not
+     * closed */
     struct err failure;
 };
 
@@ -57,8 +58,8 @@ struct link {
 
 /* Returns the link to a lane. Creates and opens it at the first call. NULL: no memory. */
 struct link *link_get(struct gp_job *job, uint32_t lane);
-/* Loads the network library, which takes 0.2 s, before a late worker enters. At a later time the
- * other ranks would wait for the library. */
+/* Loads the network library before a late worker enters. Loading takes 0.2 s, in which the other
+ * ranks would wait if the library were loaded later. */
 void link_prepare(struct gp_job *job);
 /* Opens a link to a lane without a piece. If no memory is left, the first piece creates the link
  * later. */

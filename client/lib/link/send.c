@@ -109,7 +109,8 @@ static const void *choose_payload(const struct link *l, struct record_ready *rea
                                                         .offset = ready->input_offset});
 }
 
-/* Sends settings only after a change, because a lane stores the last ones of a connection (W14). */
+/* Sends settings only after a change, because a lane stores the last settings that a connection has
+ * sent (W14). */
 static int tell_settings(struct link *l, const struct push *push)
 {
     const struct update_settings *s = &push->settings;
@@ -222,9 +223,9 @@ static bool pass_choice_on(struct link *l, int k)
     return true;
 }
 
-/* Forwards sets of ranks. Lanes have no connections to each other, so workers forward the leader's
- * sets to all lanes (W13). A new owner of a tensor may be one round behind the leader; then the
- * owner needs the second newest set. */
+/* Forwards the leader's sets of ranks to all lanes, because lanes have no connections to each other
+ * (W13). A new owner of a tensor may be one round behind the leader, and then needs the second
+ * newest set. */
 static bool pass_choices_on(struct link *l)
 {
     int older = l->job->chosen[0].round > l->job->chosen[1].round;
@@ -252,8 +253,8 @@ static void send_unsent(struct link *l)
     }
 }
 
-/* Reports that all fetched results have landed, or that a lane had dropped them (W22). The READY of
- * the hidden tensor is sent before the report. */
+/* Reports that all fetched results have landed, or that a lane no longer had them (W22). The READY
+ * of the hidden tensor is sent before this report. */
 static void send_landed(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;

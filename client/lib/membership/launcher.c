@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Launchers in order: the first one with a set variable counts. If rank and size count machines,
- * local_rank and local_size count the processes on a machine. */
+/* Launchers in the order of their priority: the first launcher with a set variable is used. If its
+ * rank and size count machines, local_rank and local_size count the processes on a machine. */
 static const struct launcher {
     const char *rank, *size, *local_rank, *local_size;
 } launchers[] = {
@@ -46,8 +46,8 @@ static int parse(const char *name, const char *partner, uint32_t least, uint32_t
     return 0;
 }
 
-/* Reads GRADPOOL_WORKERS_MAX: a launcher that lets the job grow sets it beside GRADPOOL_RANK and
- * GRADPOOL_SIZE. A late worker has a rank from the size on. */
+/* Reads GRADPOOL_WORKERS_MAX, which a launcher sets beside GRADPOOL_RANK and GRADPOOL_SIZE if the
+ * job may grow. The rank of a late worker is at least GRADPOOL_SIZE. */
 static int read_most(const char *size_name, uint32_t size, uint32_t *ret_most)
 {
     bool is_set = strcmp(size_name, launchers[0].size) == 0 && getenv(MOST_NAME);

@@ -43,9 +43,10 @@ void leave_close(struct gp_job *job)
     fork_forget(job);
 }
 
-/* Returns whether every other rank has the results that this worker has. If the worker left before,
- * the service would treat the leave as a loss, and repeat the last round of the others without this
- * worker. In an elastic job the last round of a tensor with an open round is the kept one. */
+/* Returns whether every other rank has the results that this worker has. If the worker left before
+ * this moment, the service would treat the leave as a loss, and repeat the last round of the other
+ * ranks without this worker. In an elastic job the last round of a tensor with an open round is the
+ * kept round. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;
@@ -59,7 +60,7 @@ static bool is_settled(void *context)
     return true;
 }
 
-/* Tensors, and the newest committed round of each. */
+/* The tensors, with the newest committed round of each tensor. */
 struct settled {
     uint32_t *tensors;
     uint64_t *rounds;
@@ -75,8 +76,8 @@ static uint64_t tensor_settled(const struct gp_tensor *t)
     return t->without_commit == 0 ? t->round : t->round - 1;
 }
 
-/* Lists the newest committed rounds. If no memory is left, the list is empty: a rank that has not
- * received a COMMIT then repeats the round without this worker. */
+/* Lists the newest committed rounds. If no memory is left, the list is empty, and a rank that has
+ * not received a COMMIT then repeats the round without this worker. */
 static struct settled settled_of(struct gp_job *job)
 {
     struct settled settled = {0};

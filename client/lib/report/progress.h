@@ -11,7 +11,7 @@ struct progress_counts {
 };
 
 struct progress {
-    struct progress_counts now, told; /* told: values at the last line. now.at_ns is unused. */
+    struct progress_counts now, told; /* told: values at the last log line; now.at_ns is unused */
     uint32_t waiting;                 /* number of threads that wait */
     uint64_t waiting_since_ns;        /* start of the oldest of these waits */
 };
@@ -34,8 +34,8 @@ static inline void progress_end_wait(struct progress *p, uint64_t now_ns)
         p->now.waited_ns += now_ns - p->waiting_since_ns;
 }
 
-/* Logs a line, unless there was no round and no wait since the previous one. Called by one thread,
- * without the job's lock. */
+/* Logs a line, unless no round and no wait has occurred since the previous line. Called by one
+ * thread, without the job's lock. */
 void progress_tell(void *job);
 
 #endif

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* number of rounds in the ring, for the time between two requests */
+/* number of rounds that the ring can store between two requests */
 #define RING_ROUNDS (16u << 10)
 #define RECORDING_NS_MAX (24 * 3600 * NS_PER_S)
 
@@ -27,8 +27,8 @@ void recorder_note(const gp_tensor *t)
 
 /* ---- life ---- */
 
-/* Returns whether this recording is in progress. `timeline` is 0 when the coordinator is away, and
- * then stands for any recording. */
+/* Returns whether this recording is in progress. `timeline` 0 means any recording; the control
+ * thread passes 0 when the coordinator is away. */
 static bool recorder_is_known(const struct recorder *r, uint64_t timeline)
 {
     return r->ring && (timeline == r->timeline || timeline == 0);

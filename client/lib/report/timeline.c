@@ -1,6 +1,6 @@
-/* Writes a timeline of a job. Uses a separate thread and a separate connection to the
- * coordinator, as `gradpool timeline` does. Owns both, and the file. Never delays the end of a
- * job. README: L37. */
+/* Writes a timeline of a job, in a separate thread and over a separate connection to the
+ * coordinator, as `gradpool timeline` does. Owns thread, connection and file. Never delays the end
+ * of a job. README: L37. */
 #include "client/lib/report/timeline.h"
 
 #include "client/lib/session/process.h"
@@ -81,8 +81,8 @@ static int timeline_close(struct gp_job *job, struct job_timeline *tl, struct er
     return error;
 }
 
-/* Removes the timeline from the job and returns it. A timeline that is just being started is not
- * removed. */
+/* Removes the timeline from the job and returns it. A timeline that another thread is starting is
+ * not removed. */
 static struct job_timeline *timeline_take(struct gp_job *job, bool is_running)
 {
     pthread_mutex_lock(&job->lock);

@@ -7,8 +7,8 @@
 #include <immintrin.h>
 
 #define LINE_BYTES 64
-/* Number of parts that are copied in parallel. A processor prefetches along each of several
- * streams, and so waits for memory less often than with one (DECISIONS.md). */
+/* Number of parts that are copied in parallel. A processor prefetches along several streams, and
+ * therefore waits for memory less often than with one stream (DECISIONS.md). */
 #define PARTS 4
 #define RUN_BYTES (4 * (size_t)LINE_BYTES)
 
@@ -24,7 +24,8 @@ static void stream_line(char *target, const char *source)
     _mm_stream_si128((__m128i *)(target + 48), d);
 }
 
-/* Copies PARTS parts of `part_bytes`, one run of bytes of each part in turn. */
+/* Copies PARTS parts of `part_bytes` each: a few bytes of each part, then the next bytes of each
+ * part. */
 static void stream_parts(char *target, const char *source, size_t part_bytes)
 {
     for (size_t run = 0; run < part_bytes; run += RUN_BYTES)

@@ -19,7 +19,7 @@
 /* ---- staging areas ---- */
 
 /* Finds the place of a push in a staging area, and allocates the area at its first use. A short
- * area has two halves, which rounds use in turn (L17). */
+ * area has two halves; each round uses the half that the round before did not use (L17). */
 static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_half,
                  struct slab_place *ret_place)
 {
@@ -69,8 +69,8 @@ static bool may_lend(const struct gp_tensor *t, const struct push *push)
     return t->values == t->dtype && !is_better_copied;
 }
 
-/* The caller's memory is lent in place if a slab contains it. Exception: a result that overlaps
- * its own input is copied, because a repeated round reads the input again. */
+/* Lends the caller's memory in place if a slab contains this memory. Exception: a result that
+ * overlaps its own input is copied, because a repeated round reads the input again. */
 int push_place(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;

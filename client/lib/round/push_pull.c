@@ -15,8 +15,8 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Number of copied bytes after which lanes are woken. Waking costs as much as copying tens of
- * KiB. */
+/* Number of copied bytes after which lanes are woken. Waking a lane costs as much as copying some
+ * tens of KiB. */
 #define FLUSH_BYTES (1u << 20)
 
 _Static_assert((int)GP_SUM == RECORD_SUM && (int)GP_MEAN == RECORD_MEAN &&
@@ -41,8 +41,8 @@ struct starting {
     size_t count;
     uint8_t operation;
     uint32_t root;
-    const gp_settings *settings;      /* for an update */
-    uint64_t steps;                   /* for a restore */
+    const gp_settings *settings;      /* settings of an update */
+    uint64_t steps;                   /* update count of a restore */
     uint64_t iterations[HOLD_SCOPES]; /* iterations of the rounds, after hold_find_iterations() */
     bool is_uncounted;                /* the rounds belong to no iteration */
 };

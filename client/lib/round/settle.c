@@ -15,7 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Moves a tensor to the next list of its request, when the round is over for the caller. */
+/* Moves a tensor to the next list of its request when the caller need not wait for its round any
+ * more. */
 static void settle_tensor(struct gp_tensor *t)
 {
     struct gp_request *q = t->open_request;
@@ -257,9 +258,9 @@ static void settle_measure(struct link *l, const struct record_measure *record)
         l->job->stale++;
 }
 
-/* Fails the tensor of a piece with the lane's error. Adds the tensor's name, if the text does not
- * begin with the name. If state was lost, adds the name of the lost lane, too, because the new
- * owner cannot name the lost lane. */
+/* Fails the tensor of a piece with the lane's error. If the text does not begin with the tensor's
+ * name, the name is added. If state was lost, the name of the lost lane is added, too, because the
+ * new owner does not know this name. */
 static void settle_failure(struct piece *p, int code, const char *text)
 {
     struct gp_tensor *t = p->tensor;

@@ -295,8 +295,8 @@ static const char *put_seconds(char *text, size_t text_bytes, uint64_t ns)
     return text;
 }
 
-/* If several threads wait, only one logs a warning: for the stall limit, the job logs no further
- * warning. */
+/* Logs a warning about a stalled request. If several threads wait, only one of them logs: for the
+ * length of the stall limit, the job logs no further warning. */
 void stall_warn(struct gp_request *q)
 {
     struct gp_job *job = q->job;

@@ -1,4 +1,4 @@
-/* Batches of keys. The keys are copied and sorted without the job's lock. */
+/* Batches of keys. Copying and sorting the keys does not need the job's lock. */
 #include "client/lib/rows/internal.h"
 
 #include "client/lib/job/row_call.h"

@@ -190,7 +190,7 @@ static int declared_ask(struct table_declaration *d)
 
 /* ---- connections ---- */
 
-/* Returns a link of the table that is not open; NULL: all are. */
+/* Returns a link of the table that is not open; NULL: all links are open. */
 static const struct link *declared_find_link(const struct gp_table *t)
 {
     for_each_link (l, t->job)

@@ -1,5 +1,5 @@
-/* Owns gp_client: options, environment, the first connection to the service. That connection is
- * closed at once, because each job has its own (control.h). */
+/* Owns gp_client: options, environment, the first connection to the service. The first connection
+ * is closed at once, because each job has its own connection (control.h). */
 #include "client/lib/session/client.h"
 
 #include "client/lib/session/patience.h"
@@ -18,9 +18,10 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
-#define EAGER_BYTES 65536 /* measured: lanes read a longer input as fast as a payload */
+/* measured length: lanes read a longer input from memory as fast as a payload */
+#define EAGER_BYTES 65536
 
-/* Settings that environment variables may set. The first one is connect_timeout_ns. */
+/* Settings that environment variables may set. The first one must be connect_timeout_ns. */
 static const struct client_number {
     const char *name;
     uint64_t least, most, otherwise, unit;

@@ -18,13 +18,13 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* Pause before the second attempt, its largest value after doublings, and the longest attempt. */
+/* Pause before the second attempt, longest pause after doublings, and longest attempt. */
 #define BACKOFF_FIRST_NS (50 * NS_PER_MS)
 #define BACKOFF_MAX_NS (1000 * NS_PER_MS)
 #define ATTEMPT_NS (1000 * NS_PER_MS)
 /* Time for a name lookup within an attempt. */
 #define LOOKUP_NS (ATTEMPT_NS / 2)
-/* First number of a call: the channel numbers its own calls (greeting, join) from 1. */
+/* Number of the first call. The channel numbers its own calls (greeting, join) from 1. */
 #define CALL_ID_FIRST (UINT64_C(1) << 32)
 
 struct control {
@@ -62,8 +62,8 @@ static bool is_stopping(struct control *c)
     return stopping;
 }
 
-/* Called with the lock held, so that no fork happens between the close of the socket and the change
- * of `fd`. */
+/* Clears `fd` and closes the socket. Called with the lock held, so that no fork happens between
+ * these two steps. */
 static void drop_channel(struct control *c, struct channel *channel)
 {
     c->fd = -1;
@@ -212,8 +212,8 @@ static void finish_all(struct control *c, const struct err *err)
         finish(c, call, NULL, err);
 }
 
-/* Called with the lock held. The thread detects a broken channel without a wake-up, but must be
- * woken to send remaining bytes. */
+/* Sends a call. Called with the lock held. The thread detects a broken channel by itself, but must
+ * be woken to send remaining bytes. */
 static void send_call(struct control *c, struct control_call *call)
 {
     if (!c->channel)

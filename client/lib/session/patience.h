@@ -13,7 +13,7 @@ struct patience {
     uint64_t deadline_ns;
     uint64_t timeout_ns; /* time-out of the caller, for the log */
     bool has_told;
-    struct err last; /* error of the second last attempt */
+    struct err last; /* error of the attempt before the last one */
 };
 
 /* Called after an attempt has ended with `error`. Logs the reason once, and sleeps for at most a

@@ -17,7 +17,7 @@ int client_error_from(const struct err *err);
 unsigned generation_now(void);
 /* Returns whether an object of this generation belongs to the parent process (L8). */
 bool generation_is_foreign(unsigned generation);
-/* Called in a forked child while the child has only one thread. */
+/* Begins the next generation. Called in a forked child, while the child has only one thread. */
 void generation_begin_next(void);
 
 #endif

@@ -16,7 +16,8 @@
 #include <string.h>
 
 #define AGREEMENT_NAME "gradpool.agreement"
-#define BEGINNINGS_MAX 4 /* maximum attempts of one call, while other ranks begin again */
+/* maximum number of attempts in one call: other ranks may begin again several times */
+#define BEGINNINGS_MAX 4
 
 /* Steps on which ranks agree: begin, file, one for each tensor from AT_TENSOR on, then the end. */
 enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
@@ -47,7 +48,7 @@ struct snapshot {
     uint64_t print;
     struct err err; /* error of this rank */
     bool restores;
-    struct gp_request *unfinished; /* the request that timed out */
+    struct gp_request *unfinished; /* request of the round that has timed out */
     struct gp_tensor *next;        /* tensor to save or restore after the agreement; NULL: none */
 };
 
@@ -118,7 +119,7 @@ static void take_print(struct snapshot *s)
     }
 }
 
-/* Lists all tensors, even failed ones, because ranks compare their declarations. */
+/* Lists all tensors, including failed tensors, because ranks compare their declarations. */
 static void find_tensors(struct snapshot *s)
 {
     pthread_mutex_lock(&s->job->lock);

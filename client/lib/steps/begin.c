@@ -153,9 +153,9 @@ static int begin_be_over(const struct beginning *b)
     return step->is_end ? GP_TRAINED : GP_LEAVES;
 }
 
-/* Sends one record more than this rank's shares need. A complete record proves that all ranks have
- * the previous record. If this rank left earlier, the other ranks might repeat the previous record
- * without this rank, and its last shares would return to the deal. */
+/* Sends one more record than this rank's shares need. When this last record is complete, all ranks
+ * have the previous record. If the rank left earlier, the other ranks might repeat the previous
+ * record without this rank, and its last shares would return to the deal. */
 static int begin_send_last(const struct beginning *b, const struct deal_step *step)
 {
     int error = begin_send(b, step, false);
@@ -178,10 +178,10 @@ static int begin_end_last(const struct beginning *b)
     return BEGIN_GOES_ON;
 }
 
-/* Makes the only round of `end`. The lanes keep the number of this round. From this number a
- * worker that enters after all other ranks have left learns that the training was finished. The
- * wait is short, because a worker in the middle of its entry does not push `end`. Without this
- * round the late worker gets -EOWNERDEAD. */
+/* Makes the only round of `end`. The lanes store the number of this round, from which a worker that
+ * enters after all other ranks have left learns that the training was finished. The wait is short,
+ * because a worker in the middle of its entry does not push `end`. Without this round the late
+ * worker gets -EOWNERDEAD. */
 static int begin_mark_end(const struct beginning *b)
 {
     struct job_steps *s = b->steps;

@@ -1,4 +1,4 @@
-/* Sets the weights and the deal of a job. The job frees both at its end. */
+/* Sets the weights and the deal of a job, which frees weights and deal at its end. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/job/tensor.h"
@@ -109,7 +109,7 @@ static int check_deal(const struct gp_job *job, const gp_deal *deal)
     return steps_check_job(job);
 }
 
-/* Begins the deal. All ranks of the job's start are the first members, even those that never
+/* Begins the deal. Its first members are all ranks with which the job starts, even ranks that never
  * join. */
 static int deal_begin(struct gp_job *job, const struct deal_spec *spec)
 {

@@ -16,7 +16,7 @@ struct table_block {
 struct table_batch {
     struct table_block *blocks;
     uint32_t blocks_count; /* 0 for a batch without keys */
-    size_t positions;      /* keys of the caller */
+    size_t positions;      /* number of keys of the caller */
 };
 
 /* Copies and sorts the keys of the caller; the former keys of the batch are freed. `bound` and
@@ -29,9 +29,9 @@ void table_batch_fini(struct table_batch *batch);
 /* Returns the length of the lent memory that the requests of all blocks need. */
 size_t table_batch_bytes(const struct table_batch *batch, uint32_t shards, enum reduce_dtype dtype,
                          uint32_t dim);
-/* Lays out the requests of all blocks, one behind the other. `ret_requests` has one element for
- * each block; `parts` has, for each block, one element for each lane of the route. Other parameters
- * and errors: table_request_lay(). */
+/* Lays out the requests of all blocks, one after the other in memory. `ret_requests` has one
+ * element for each block; `parts` has, for each block, one element for each lane of the route.
+ * Other parameters and errors: table_request_lay(). */
 int table_batch_lay(const struct table_batch *batch, const struct table_route *route,
                     enum reduce_dtype dtype, uint32_t dim, const struct request_memory *memory,
                     struct table_span *spans, struct request_part *parts,

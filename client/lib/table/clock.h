@@ -19,9 +19,10 @@ static inline uint64_t worker_clock_now(const struct worker_clock *clock)
     return clock->ended + 1;
 }
 
-/* Ends the worker's present clock. -EOVERFLOW: no later clock has a number; nothing changes. */
+/* Ends the worker's present clock. Returns 0, or -EOVERFLOW if there is no number for a later
+ * clock; the clock is then unchanged. */
 int worker_clock_end(struct worker_clock *clock);
-/* Returns the number of the next request, from 1; 0: none is left. */
+/* Returns the number of the next request, from 1; 0: all numbers are used. */
 uint64_t worker_clock_next_request(struct worker_clock *clock);
 
 /* Fills in one CLOCK record for up to RECORD_CLOCK_TABLES_MAX of `tables`, from index `first` on.

@@ -25,7 +25,7 @@ struct table_exchange {
     struct list node; /* node in exchanges.open, in the order of sequence numbers */
     struct exchange_part *parts;
     uint32_t parts_count, parts_room;
-    uint32_t open; /* parts without an end; 0: the exchange is over */
+    uint32_t open; /* number of parts without an end; 0: the exchange is over */
     int code;      /* 0, or the first error of a lane */
     char text[RECORD_TEXT_BYTES + 1];
 };
@@ -40,9 +40,9 @@ struct table_exchanges {
     struct list open;
     struct exchange_slot *slots;
     uint32_t slots_count, free_slot;
-    uint32_t reserved; /* slots that prepared exchanges may need */
+    uint32_t reserved; /* number of slots that prepared exchanges may need */
     uint32_t workers;  /* number of workers of the job */
-    uint64_t stale;    /* words and errors without an open part */
+    uint64_t stale;    /* number of words and errors that matched no open part */
 };
 
 void exchanges_init(struct table_exchanges *exchanges, uint32_t workers);

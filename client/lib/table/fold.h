@@ -1,5 +1,5 @@
-/* Rows of one request between the caller's order, with duplicates, and the order of distinct mixed
- * keys. Pure. */
+/* Copies rows of one request between two orders: the caller's order, with duplicates, and the order
+ * of distinct mixed keys. Pure. */
 #ifndef GRADPOOL_CLIENT_TABLE_FOLD_H
 #define GRADPOOL_CLIENT_TABLE_FOLD_H
 

@@ -17,18 +17,19 @@ struct table_place {
     uint32_t position, run; /* run: index among the distinct keys */
 };
 
-/* places[starts[i] .. starts[i + 1]) are the places of mixed[i], by ascending position. */
+/* The sorted keys: places[starts[i]] to places[starts[i + 1] - 1] are the places of mixed[i], by
+ * ascending position. */
 struct table_keys {
-    uint32_t count;             /* distinct keys */
-    uint32_t positions;         /* keys of the caller */
+    uint32_t count;             /* number of distinct keys */
+    uint32_t positions;         /* number of keys of the caller */
     uint64_t *mixed;            /* `count` distinct mixed keys, ascending */
     uint32_t *starts;           /* `count` + 1 elements */
     struct table_place *places; /* `positions` elements */
     struct table_place *scratch;
-    uint32_t room; /* positions for which memory is allocated */
+    uint32_t room; /* number of positions for which memory is allocated */
 };
 
-/* The keys of one shard: mixed[first .. first + count). */
+/* The keys of one shard: `count` keys from mixed[first] on. */
 struct table_span {
     uint32_t shard, first, count;
 };

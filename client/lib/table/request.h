@@ -21,7 +21,7 @@ struct request_memory {
 struct request_part {
     uint32_t lane;
     uint32_t first, spans; /* entries of the directory */
-    uint32_t keys;         /* keys of these entries */
+    uint32_t keys;         /* number of keys in these entries */
 };
 
 /* A request that was laid out. `parts` belongs to the caller. */
@@ -29,7 +29,7 @@ struct table_request {
     struct request_memory memory;
     enum reduce_dtype dtype;
     uint32_t dim, keys;
-    uint64_t keys_at, rows_at; /* bytes behind memory.base */
+    uint64_t keys_at, rows_at; /* offsets of keys and rows from memory.base, in bytes */
     struct request_part *parts;
     uint32_t parts_count;
 };

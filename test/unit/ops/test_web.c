@@ -190,8 +190,8 @@ static void each_page_has_its_content_type(void **state)
 
 static void the_server_is_not_ready_before_the_first_snapshot(void **state)
 {
-    answers("/metrics", "HTTP/1.1 503", "not yet");
-    answers("/healthz", "HTTP/1.1 503", "not yet");
+    answers("/metrics", "HTTP/1.1 503", "no data yet");
+    answers("/healthz", "HTTP/1.1 503", "no data yet");
 }
 
 static void an_aggregator_that_is_not_up_is_unhealthy(void **state)
