@@ -379,7 +379,9 @@ static void name_limit(const struct job *job, struct err *err)
                         : ppm == job->tenant->loss_limit_ppm ? "its tenant"
                                                              : "--loss-limit";
     text_append(err->text, sizeof err->text, "; its own limit is %g %%, by %s%s", ppm / 1e4, whose,
-                ppm <= LANES_OF_ITS_OWN_PPM ? ", and up to 1 % means lanes of its own" : "");
+                ppm <= LANES_OF_ITS_OWN_PPM
+                    ? ", and a limit of up to 1 % needs lanes without other jobs"
+                    : "");
 }
 
 static int refuse(const struct job *job, const struct packer_request *request, const char *reason,

@@ -77,8 +77,8 @@ static void say(struct job *arriving, const struct elastic_job *jobs,
     double then = elastic_rounds_per_s(&jobs->speed, jobs->has.workers, jobs->has.servers);
     snprintf(
         text, sizeof text,
-        "job %.100s does not fit: job %s%.100s would give %s for the least loss, %.2f rounds a "
-        "second instead of %.2f; the service does not order this yet",
+        "job %.100s does not fit: job %s%.100s would lose least without %s, %.2f rounds a second "
+        "instead of %.2f; the service does not order this yet",
         arriving->name, tenant_prefix(job->tenant, prefix), job->name, bundle_text(change->by),
         then, now);
     log_info("%s", text);

@@ -21,8 +21,8 @@ static void ranks_answered(struct service *s, void *data, const envelope *reply,
     const struct ranks_told *told = data;
     const struct job *job = jobs_find_id(s, told->job);
     if (!reply && job)
-        log_warn("job %s: lane %u was not told which ranks are gone: %s; see the log of its "
-                 "aggregator",
+        log_warn("job %s: lane %u has not confirmed the list of ranks that are gone: %s; see the "
+                 "log of its aggregator",
                  job->name, told->lane, text);
 }
 
@@ -34,8 +34,8 @@ static void ranks_send(struct job *job, struct lane *lane, uint64_t *gone)
     if (lane_call(lane, ranks_answered, &told, sizeof told, RELEASE_REQUEST, release_request,
                   .job_id = job->id,
                   .gone = {TERMS_RANK_WORDS * sizeof *gone, (uint8_t *)gone}) < 0)
-        log_error("job %s: no memory to tell lane %u which ranks are gone; raise the memory limit "
-                  "of gradpool serve",
+        log_error("job %s: gradpool serve has no memory to send lane %u the list of ranks that are "
+                  "gone; raise its memory limit",
                   job->name, lane->id);
 }
 

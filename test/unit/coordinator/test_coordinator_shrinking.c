@@ -67,7 +67,8 @@ static void the_job_that_would_shrink_is_named_with_both_speeds(void **state)
     trained_start(rig, "late", &other);
     char *text = newest_event(rig, "shrink");
     assert_non_null(text);
-    assert_non_null(strstr(text, "job late does not fit: job resnet would give a worker"));
+    assert_non_null(
+        strstr(text, "job late does not fit: job resnet would lose least without a worker"));
     assert_non_null(strstr(text, "7.06 rounds a second instead of 10.00"));
     free(text);
     end_expect_none(zero, BODY(MEMBERSHIP)); /* the job receives no request to shrink */

@@ -85,7 +85,7 @@ static void a_lane_that_refuses_the_list_is_logged(void **state)
     told_of(lane, 1);
     end_declare_one(zero, "w", 100);
     message_free(end_expect(zero, BODY(DECLARE_REPLY)));
-    kept_log_expect(" was not told which ranks are gone: ");
+    kept_log_expect(" has not confirmed the list of ranks that are gone: ");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
