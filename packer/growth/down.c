@@ -139,7 +139,7 @@ int scale_stop_unused(struct scale *scale, struct scale_look *look, struct scale
         d->aggregator = seen->lanes[i].aggregator;
         snprintf(d->reason, sizeof d->reason,
                  "aggregator %" PRIu32 " stops: for %" PRIu64
-                 " s no lane of it has been open (aggregators like it: %zu)",
+                 " s none of its lanes was open (aggregators in this state: %zu)",
                  d->aggregator, scale->stoppable_ns / NS_PER_S, scale->stoppable);
         scale->stoppable = 0;
         return 1;

@@ -103,8 +103,8 @@ static void say_nothing(const struct scale *scale, const struct scale_look *look
 {
     if (look->short_of > look->room)
         snprintf(d->reason, sizeof d->reason,
-                 "lanes wanted: %zu more, but %zu are open, as many as may be open", look->short_of,
-                 look->open);
+                 "lanes wanted: %zu more, but %zu are open, which is the maximum number",
+                 look->short_of, look->open);
     else
         snprintf(d->reason, sizeof d->reason,
                  "lanes open: %zu, without a job: %zu; the load is %.2f, low for %" PRIu64 " s",

@@ -109,8 +109,8 @@ int channel_send(struct channel *ch, const envelope *message)
         return ch->failed;
     size_t bytes = gradpool__wire__envelope__get_packed_size(message);
     if (bytes == 0 || bytes > CHANNEL_FRAME_BYTES_MAX)
-        return channel_fail(ch, -EMSGSIZE, "a message of %zu bytes; a frame holds 1 to %u", bytes,
-                            CHANNEL_FRAME_BYTES_MAX);
+        return channel_fail(ch, -EMSGSIZE, "a message has %zu bytes, but a frame has 1 to %u",
+                            bytes, CHANNEL_FRAME_BYTES_MAX);
     if (buffer_waiting(&ch->out) + FRAME_HEADER_BYTES + bytes > CHANNEL_BACKLOG_BYTES_MAX)
         return channel_fail(ch, -ENOBUFS, "the peer does not read: %zu bytes wait to be sent",
                             buffer_waiting(&ch->out));
@@ -143,7 +143,7 @@ static int unpack_frame(struct channel *ch, const uint8_t *bytes, size_t count,
         char first[32];
         describe_bytes(bytes, count, first, sizeof(first));
         return channel_fail(ch, -EBADMSG,
-                            "expected a message, got %zu bytes that are none (first bytes %s); "
+                            "expected a message, got %zu bytes of another format (first bytes %s); "
                             "do both ends run the same version of gradpool?",
                             count, first);
     }

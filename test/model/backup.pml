@@ -1,25 +1,28 @@
-/* A round closes before its slowest worker arrives (GP_BACKUP_STATIC, W13, W22, A85 to A87, A95): a
- * leader lane, two lanes with one tensor each, three workers, and sets of the first two. The steps
- * are those of round_end.c of the client, and of quorum.c, takers.c, round.c and standing.c of the
- * lane. Messages are late by choice: each delivery is a step of its own. A wait for a worker that
- * takes a round ends at any time (not with PATIENT). FAULTS times the leader lane is lost with all
- * that it has not sent; its successor learns sets, announcements and reports from the workers. With
- * SUMS the workers step: a worker takes the result of every round that it missed, lanes store the
- * results of LAG rounds, and the leader lane waits for each worker that is further behind.
+/* A model of rounds that close before their slowest worker arrives (GP_BACKUP_STATIC, W13, W22, A85
+ * to A87, A95). The processes are a leader lane, two lanes with one tensor each, and three workers.
+ * The first two gradients close a round. The steps are those of round_end.c of the client, and of
+ * quorum.c, takers.c, round.c and standing.c of the lane. Each delivery of a message is a separate
+ * step, so any message may be late. A late worker fetches the result of a round; the leader lane
+ * may stop waiting for this worker at any time, except with PATIENT. The leader lane is lost FAULTS
+ * times, with all messages that it has not sent; its successor receives sets, announcements and
+ * reports from the workers. With SUMS the workers step: a worker fetches the result of every round
+ * that it missed, lanes store the results of LAG rounds, and the leader lane waits for each worker
+ * that is further behind.
  *
- * Asserted: both lanes make a round with the same set; a worker with a word knows the set of its
- * round; the parameters of a worker are of one round when it begins the next gradient; a lane has
- * the round that a worker takes, unless the leader lane waits for the worker no longer; a worker
- * takes sums in order and skips none. No end but the one in which each worker holds the last round.
+ * Asserts check that both lanes sum a round over the same set; that a worker with a word knows the
+ * set of its round; that all parameters of a worker are of one round when the worker begins the
+ * next gradient; that a lane has the round that a worker fetches, unless the leader lane no longer
+ * waits for this worker; and that a worker fetches sums in order and skips none. At the end each
+ * worker has the last round.
  *
- * Each of these breaks one rule, and must be found: WORD_BEFORE_SET (a lane sends no set ahead of
- * the word), DECIDES_EARLY (a new leader lane does not wait for all workers), SERVES_NEWEST (a lane
- * answers a taker with its newest state, whatever the round), LANDED_EARLY (a worker begins the next
- * gradient when one tensor has landed), HOLDS_LATE (the leader lane delays only the third round after
- * the one that a worker takes), REPORTS_EARLY (a worker reports before all lanes have answered).
- * With SUMS: SKIPS_SUMS (a worker takes the newest round at once), WAITS_LATE (a round closes while
- * a worker lacks a result that the round overwrites), HOLDS_ENDED (a new leader lane takes the last
- * round that a worker has ended for one that it holds). */
+ * Each of these macros breaks one rule, and the search must find an error: WORD_BEFORE_SET (a lane
+ * sends a word without its set), DECIDES_EARLY (a new leader lane does not wait for all workers),
+ * SERVES_NEWEST (a lane sends its newest state instead of the requested round), LANDED_EARLY (a
+ * worker begins the next gradient when one tensor has landed), HOLDS_LATE (the leader lane delays
+ * only the third round after the one that a worker fetches), REPORTS_EARLY (a worker reports before
+ * all lanes have answered). With SUMS: SKIPS_SUMS (a worker fetches the newest round at once),
+ * WAITS_LATE (a round closes while a worker lacks a result that the round overwrites), HOLDS_ENDED
+ * (a new leader lane assumes that a worker has the result of the last round that it has ended). */
 
 #ifndef FAULTS
 #define FAULTS 0
@@ -40,34 +43,34 @@
 
 /* --- workers --- */
 byte held[WORKERS];                       /* newest round whose parameters the worker has */
-byte pushed[WORKERS * LANES];             /* round of the newest gradient that the lane may read */
+byte pushed[WORKERS * LANES];             /* newest gradient that the lane may read */
 byte ended[WORKERS];                     /* round of the newest announcement of the hidden tensor */
-byte part[WORKERS * LANES];               /* round of the parameters of that lane's tensor */
+byte part[WORKERS * LANES];               /* round of the parameters of the lane's tensor */
 byte knows[WORKERS * (ROUNDS + 1)];       /* set of a round; 0: unknown */
-byte closed[WORKERS];                     /* CLOSED of the leader lane; 0: none */
-byte takes[WORKERS * LANES];              /* round that the worker takes from the lane; 0: none */
-byte newer[WORKERS];                      /* newest round that a lane named instead */
-byte report[WORKERS];                     /* LANDED: 1 + the round, 1: gone; 0: none on its way */
-byte named[WORKERS];                      /* answer of the leader lane; 0: none */
-byte goal[WORKERS];                       /* of sums: newest round to take; `closed` is the next */
+byte closed[WORKERS];                     /* round in CLOSED of the leader lane; 0: none */
+byte takes[WORKERS * LANES];              /* round that the worker fetches from the lane; 0: none */
+byte newer[WORKERS];                      /* newest round in refusals of lanes; 0: none */
+byte report[WORKERS];                     /* LANDED: 1 + its round, or 1: overwritten; 0: none */
+byte named[WORKERS];                      /* round in the leader lane's answer; 0: none */
+byte goal[WORKERS];                       /* SUMS: newest round to fetch; `closed` is the next */
 
 /* --- lanes --- */
-byte done[LANES];                         /* newest round that is made */
-byte given[LANES * (ROUNDS + 1)];         /* set that a worker has passed on; 0: unknown */
-byte used[LANES * (ROUNDS + 1)];          /* set that made the round */
+byte done[LANES];                         /* newest round that the lane has summed */
+byte given[LANES * (ROUNDS + 1)];         /* set that a worker has sent; 0: unknown */
+byte used[LANES * (ROUNDS + 1)];          /* set whose gradients are in the round */
 
 /* --- leader lane --- */
-byte leader_round = 1;                    /* open round; 0: workers have not all spoken */
+byte leader_round = 1;                    /* open round; 0: states of workers are missing */
 byte leader_set[ROUNDS + 1];
-byte leader_heard[WORKERS];               /* newest announcement that it has heard */
-bool has_spoken[WORKERS];                 /* to a new leader lane */
-byte fetches[WORKERS];                    /* round that the worker takes; 0: none is waited for */
-byte tries[WORKERS];                      /* rounds taken since the announcement */
+byte leader_heard[WORKERS];               /* newest announcement that has arrived */
+bool has_spoken[WORKERS];                 /* the worker's state has arrived */
+byte fetches[WORKERS];                    /* round that the worker fetches; 0: no wait */
+byte tries[WORKERS];                      /* rounds fetched since the announcement */
 bool may_be_outrun[WORKERS];              /* the leader lane does not wait for the worker */
-byte has[WORKERS];                        /* of sums: round up to which the worker needs no result */
+byte has[WORKERS];                        /* SUMS: the worker needs no result up to this round */
 byte faults;
 
-/* W13: the first set stays. */
+/* W13: the set of a round never changes. */
 inline learn(l, r, set)
 {
     assert(given[OF(l, r)] == 0 || given[OF(l, r)] == set);
@@ -83,7 +86,7 @@ inline announce(w)
     od
 }
 
-/* All parameters are of the round that the worker is going to hold. */
+/* The worker now has the round. All its parameters must be of this round. */
 inline begin(w, round)
 {
     held[w] = round;
@@ -95,7 +98,7 @@ inline take(w, round)
 {
     closed[w] = round;
     for (l : 0 .. LANES - 1) { takes[AT(w, l)] = closed[w] }
-    newer[w] = 0; /* `round` may be this one */
+    newer[w] = 0; /* reset last, because `round` may be newer[w] */
     named[w] = 0
 }
 
@@ -111,7 +114,7 @@ inline take(w, round)
 #endif
 #define NEWEST(w) (named[w] > newer[w] -> named[w] : newer[w])
 
-/* A worker with SUMS takes from its own round on, up to the newest one. */
+/* With SUMS a worker fetches all rounds from its own to the newest. */
 #if defined(SUMS) && !defined(SKIPS_SUMS)
 #define FIRST(w, r) (r)
 #else
@@ -139,7 +142,7 @@ proctype worker(byte w)
     :: held[w] < ROUNDS ->
         r = held[w] + 1;
         atomic { announce(w) }
-        ended[w] = r; /* after the last gradient */
+        ended[w] = r; /* the announcement follows the last gradient */
         do
         :: atomic { closed[w] == 0 && HAS(knows[OF(w, r)], w) && ALL_LANDED(w, r) ->
                 begin(w, r); break }
@@ -164,8 +167,8 @@ proctype worker(byte w)
     od
 }
 
-/* The lane makes the next round when all gradients of the known set are here, over the state of the
- * round before the last one. */
+/* The lane sums the next round when the lane knows its set and all gradients of the set have
+ * arrived. The new state overwrites the state of the round before the last one. */
 #define IS_HERE(l, w, r) (HAS(given[OF(l, r)], w) == 0 || pushed[AT(w, l)] >= (r))
 #define MAY_MAKE(l, r) \
     (given[OF(l, r)] > 0 && IS_HERE(l, 0, r) && IS_HERE(l, 1, r) && IS_HERE(l, 2, r))
@@ -176,15 +179,15 @@ inline make(l)
     used[OF(l, r)] = given[OF(l, r)];
     assert(used[OF(1 - l, r)] == 0 || used[OF(1 - l, r)] == used[OF(l, r)]);
     for (w : 0 .. WORKERS - 1) {
-        if
-        :: HAS(used[OF(l, r)], w) -> assert(pushed[AT(w, l)] == r) /* no gradient of another round */
+        if /* the round has no gradient of another round */
+        :: HAS(used[OF(l, r)], w) -> assert(pushed[AT(w, l)] == r)
         :: else
         fi
     }
     done[l] = r
 }
 
-/* A word: the result of a round of whose set the worker is. */
+/* Sends a word and the result of a round to a worker of its set. */
 inline word(l, w, r)
 {
 #ifndef WORD_BEFORE_SET
@@ -198,7 +201,7 @@ inline answer(l, w)
 {
     if
 #ifdef SUMS
-    :: assert(done[l] < takes[AT(w, l)] + LAG); /* not overwritten */
+    :: assert(done[l] < takes[AT(w, l)] + LAG); /* the result is not overwritten */
             assert(part[AT(w, l)] == takes[AT(w, l)] - 1);
             part[AT(w, l)] = takes[AT(w, l)]
 #elif defined(SERVES_NEWEST)
@@ -215,7 +218,7 @@ inline answer(l, w)
 #define WANTS_WORD(l, w, r) (done[l] >= (r) && HAS(used[OF(l, r)], w) && part[AT(w, l)] < (r))
 #define ALL_HOLD (held[0] == ROUNDS && held[1] == ROUNDS && held[2] == ROUNDS)
 
-/* Moves of the lane for worker w whose next round is r. `learn` is a set passed on by a worker. */
+/* Steps of lane l for worker w. In learn() the lane receives a set of round r from the worker. */
 #define NEXT(w) (held[w] + 1)
 #define MAY_WORD(l, w) (NEXT(w) <= ROUNDS && closed[w] == 0 && WANTS_WORD(l, w, NEXT(w)))
 #define MAY_ANSWER(l, w) (takes[AT(w, l)] > 0 && done[l] >= takes[AT(w, l)])
@@ -224,7 +227,8 @@ inline answer(l, w)
     :: atomic { MAY_WORD(l, w) -> word(l, w, NEXT(w)) } \
     :: atomic { MAY_ANSWER(l, w) -> answer(l, w) } \
     :: atomic { MAY_LEARN(l, w, NEXT(w)) -> learn(l, NEXT(w), knows[OF(w, NEXT(w))]) } \
-    :: atomic { held[w] > 0 && MAY_LEARN(l, w, held[w]) -> learn(l, held[w], knows[OF(w, held[w])]) } \
+    :: atomic { held[w] > 0 && MAY_LEARN(l, w, held[w]) -> \
+            learn(l, held[w], knows[OF(w, held[w])]) } \
     :: atomic { closed[w] > 0 && MAY_LEARN(l, w, closed[w]) -> \
             learn(l, closed[w], knows[OF(w, closed[w])]) }
 
@@ -278,7 +282,7 @@ inline fetch(w)
     knows[OF(w, leader_round - 1)] = leader_set[leader_round - 1]
 }
 
-/* A worker begins with an older round after the second one that it has taken. */
+/* After two fetches a worker may continue with a round that is not the newest. */
 inline answer_report(w)
 {
     fetches[w] = 0;
@@ -305,8 +309,8 @@ inline decide()
     leader_round++
 }
 
-/* A successor: sets come ahead of the standing of each worker (W13), and the open round is the one
- * after the newest that any worker holds (W5). */
+/* A worker reports to a new leader lane. The sets arrive before the state of the worker's round
+ * (W13). The open round is the one after the newest round that any worker has (W5). */
 inline speak(w)
 {
     for (r : 1 .. ROUNDS) {
@@ -319,7 +323,7 @@ inline speak(w)
 #ifdef HOLDS_ENDED
     :: true -> leader_heard[w] = ended[w]; has[w] = ended[w]
 #else
-    :: ended[w] > held[w] && closed[w] == 0 -> hear(w) /* the standing is an announcement */
+    :: ended[w] > held[w] && closed[w] == 0 -> hear(w) /* the worker repeats its announcement */
 #endif
     :: else -> leader_heard[w] = ended[w]
     fi;
@@ -345,7 +349,7 @@ inline open_round()
         fi
     }
     do
-    :: leader_round <= ROUNDS && leader_set[leader_round] > 0 -> leader_round++ /* decided before */
+    :: leader_round <= ROUNDS && leader_set[leader_round] > 0 -> leader_round++ /* is decided */
     :: else -> break
     od
 }
@@ -361,8 +365,8 @@ inline die()
     }
 }
 
-/* The announcement that the leader lane has heard is of a round that it has closed: CHOSEN, or CLOSED
- * with the set of the newest round ahead. */
+/* The leader lane has closed the round of the worker's announcement. A worker of its set receives
+ * CHOSEN. Another worker receives CLOSED, after the set of the newest round. */
 #define IS_OVER(w) (leader_heard[w] > held[w] && leader_heard[w] < leader_round)
 #define IS_IN(w) HAS(leader_set[leader_heard[w]] | knows[OF(w, leader_heard[w])], w)
 #define LEADER_STEPS(w) \

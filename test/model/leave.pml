@@ -1,23 +1,23 @@
-/* A worker leaves an elastic job while its next round is open (W4, W5, W15, A2, A44): a lane, three
- * workers, and a short tensor, whose round r+1 a worker begins when the result of r has landed
- * (L17). The steps are those of settle.c and leave.c of the client, and of announce.c, round.c and
- * standing.c of the lane. The last worker leaves at any time at which it has the COMMIT of each
- * result, and reports the newest committed round; the coordinator then changes the ranks. The other
- * workers make any number of rounds. Each record is read, and each COMMIT sent, in a step of its
- * own. FAULTS times the lane is lost with all that it has not sent. STOPS: worker 0 stops for good
- * at any time after the leave.
+/* A model of a worker that leaves an elastic job while its next round is open (W4, W5, W15, A2,
+ * A44). The model has a lane, three workers and one short tensor. A worker begins round r+1 when
+ * the result of round r has landed (L17). The steps are those of settle.c and leave.c of the
+ * client, and of announce.c, round.c and standing.c of the lane. The last worker leaves when it has
+ * the COMMIT of each result, and reports the newest committed round; the coordinator then changes
+ * the ranks. The other workers end any number of rounds. Each receive of a record and each send of
+ * a COMMIT is a separate step. The lane is lost FAULTS times, with all records that it has not
+ * sent. With STOPS worker 0 stops forever at any time after the leave.
  *
- * Asserted: all workers that read the result of a round read the same one, the worker that left
- * included; a round reads gradients that are lent; no announcement needs the place of an unsent
- * COMMIT. At the end each worker has ended its rounds, the last worker has left, and with STOPS no
- * worker waits for a COMMIT of a reported round.
+ * Asserts check that all workers read equal results of a round, even the worker that left; that a
+ * lane reads only gradients that are lent; and that no announcement overwrites an unsent COMMIT. At
+ * the end each worker has ended its rounds and the last worker has left. With STOPS no worker waits
+ * for a COMMIT of a reported round.
  *
- * Each of these breaks one rule, and must be found: MOVES_ON (the lane sends no COMMIT to a worker
- * that has announced the next round), KEEPS_COMMIT (an unsent COMMIT stays at the announcement
- * after the next), REPORTS_KEPT (the leaving worker takes its last result for committed), WITHOUT_REPORT
- * (a lane does not know the reported round), EARLIEST_ALONE (the lane compares only the earlier one
- * of two announcements with it), WAITS_FOR_ALL (a reported round gets its COMMIT when all ranks have
- * reported). */
+ * Each of these macros breaks one rule, and the search must find an error: MOVES_ON (the lane sends
+ * no COMMIT to a worker that has announced the next round), KEEPS_COMMIT (an unsent COMMIT stays at
+ * the announcement after the next), REPORTS_KEPT (the leaving worker reports its last result as
+ * committed), WITHOUT_REPORT (a lane does not know the reported round), EARLIEST_ALONE (of two
+ * announcements the lane compares only the earlier one with the reported round), WAITS_FOR_ALL (the
+ * lane sends the COMMIT of a reported round only when all ranks have reported). */
 
 #ifndef ROUNDS
 #define ROUNDS 2
@@ -28,7 +28,7 @@
 #define WORKERS 3
 #define LEAVER 2
 #define ALL 7
-#define ROOM 8 /* records on the way to one process */
+#define ROOM 8 /* maximum number of records in flight to one process */
 
 #define AT(i, round) ((i) * 2 + ((round) & 1))
 #define OF(i, round) ((i) * (ROUNDS + 1) + (round))
@@ -36,36 +36,36 @@
 
 mtype = { IDLE, ANNOUNCE, HOLDS, KEEPS, RESULT, COMMIT };
 
-/* A word is the epoch of its announcement: with the number of the round it is never used again. */
+/* A word is the epoch of its announcement. No other announcement has the same word and round. */
 chan ready[WORKERS] = [ROOM] of { mtype, byte, byte, byte }; /* round, word, epoch */
 chan heard[WORKERS] = [ROOM] of { mtype, byte, byte };       /* round, word */
 
 typedef worker {
-    byte rounds; /* it will begin */
-    byte round;  /* the newest one that it has begun */
+    byte rounds; /* number of rounds that the worker will begin */
+    byte round;  /* newest round that the worker has begun */
     mtype standing;
     byte word, kept_word, epoch;
     bool has_kept, is_gone, is_stopped
 };
 worker w[WORKERS];
 
-/* memory of the workers, in two halves: rounds of the gradients, and rounds and ranks of the results */
+/* memory of the workers, in two halves: round of a gradient, and round and ranks of a result */
 byte gradient[WORKERS * 2], landed[WORKERS * 2], landing[WORKERS * 2];
-byte result[WORKERS * (ROUNDS + 1)]; /* that a worker has read */
+byte result[WORKERS * (ROUNDS + 1)]; /* results that a worker has read */
 
-/* the lane */
+/* variables of the lane */
 byte round, epoch = 1, members = ALL, spoken, wrote, sum;
 bool is_held, is_running, is_copy;
 mtype said[WORKERS * 2];
 byte said_round[WORKERS * 2], said_word[WORKERS * 2];
 bool owes[WORKERS * 2];
-byte left_round; /* that the lane knows */
+byte left_round; /* reported round that the lane knows */
 
-/* the coordinator */
+/* variables of the coordinator */
 byte reported, lost_epoch, faults = FAULTS;
 bool must_regroup;
 
-/* of the steps */
+/* variables of the present step */
 mtype what;
 byte i, r, word, at, known, committed;
 
@@ -111,7 +111,7 @@ inline hear(me)
         w[me].has_kept = false
     :: else ->
         if
-        :: r != w[me].round || word != w[me].word || w[me].standing == IDLE /* an old word */
+        :: r != w[me].round || word != w[me].word || w[me].standing == IDLE /* old word */
         :: else ->
             if
             :: w[me].standing == ANNOUNCE -> read_result(me)
@@ -125,8 +125,8 @@ inline hear(me)
     fi
 }
 
-/* The route of another epoch: where the worker stands is reported under new words, except the one
- * of the kept round. The connection to a lost lane ends. */
+/* Adopts the route of another epoch. The worker reports the states of its rounds with new words;
+ * only the kept round keeps its word. The connection to a lost lane ends. */
 inline adopt(me)
 {
     do
@@ -175,8 +175,8 @@ inline forget()
 inline hold()
 {
     is_held = true;
-    if
-    :: is_running -> is_running = false; is_copy = false; wrote = 0; sum = 0 /* needs who left */
+    if /* a running round ends, because it needs the gradient of the worker that left */
+    :: is_running -> is_running = false; is_copy = false; wrote = 0; sum = 0
     :: else
     fi
 }
@@ -231,7 +231,7 @@ inline settle(me)
     if
     :: said[at] == IDLE
     :: said[at] != IDLE && said_round[at] < round ->
-        assert(said_round[at] + 1 == round); /* no rank is two behind */
+        assert(said_round[at] + 1 == round); /* no rank is two rounds behind */
         owes[at] = true
     :: else -> is_copy = is_copy || said[at] == HOLDS
     fi
@@ -298,7 +298,8 @@ inline listen(me)
     fi
 }
 
-/* All inputs are read, or the result of a worker that holds it: memory that is lent (W4). */
+/* The lane reads all gradients, or only the result of a worker that has it. The memory must be lent
+ * at this time (W4). */
 inline begin()
 {
     sum = members;
@@ -316,7 +317,7 @@ inline begin()
     is_running = true
 }
 
-/* A result lands when its worker runs. */
+/* The result lands only in a worker that still runs. */
 inline write(me)
 {
     at = AT(me, round);
@@ -349,9 +350,9 @@ inline flush(slot)
     owes[slot] = false
 }
 
-/* --- */
+/* --- all processes --- */
 
-/* What is left in these variables would only make more states. */
+/* Sets variables to 0, because old values would multiply the states of the search. */
 inline reset()
 {
     what = 0; i = 0; r = 0; word = 0; at = 0; known = 0; committed = 0
@@ -365,12 +366,12 @@ inline reset()
     (is_running && HAS(members, me) && !HAS(wrote, me) && IS_OPEN(me))
 #define HAS_WRITTEN (is_running && (wrote & members) == members)
 
-/* Nothing more can happen. */
+/* Checks the state in which no step is possible any more. */
 inline check_end()
 {
     assert(w[LEAVER].is_gone && !must_regroup);
     for (i : 0 .. LEAVER - 1) {
-        known = w[i].round - w[i].has_kept; /* the oldest round of which it has no COMMIT */
+        known = w[i].round - w[i].has_kept; /* oldest round whose COMMIT the worker lacks */
         assert(w[i].is_stopped || w[0].is_stopped ||
                (w[i].standing == IDLE && !w[i].has_kept) ||
                (w[i].standing == ANNOUNCE && w[i].round > reported));

@@ -1,16 +1,17 @@
-/* A task moves while two workers train on it (migrator/README.md, M1 to M10): coordinator, two
- * lanes and two workers, step by step as svc/coordinator (K19, K20, recovery.c), svc/aggregator
- * (A26 to A28, release.c, standing.c) and the client (reroute.c, settle.c) do it. The task is a
- * sum of all ranks; workers have one buffer. It moves MOVES times, each time to the other lane, and
- * FAULTS things go wrong, each of any kind at any moment: a lane is lost (dead, or cut off and
- * writing on), a control connection breaks with all that is on it, an answer comes too late, the
- * coordinator dies and goes on from the stored route.
+/* A model of a task that moves while two workers train on it (migrator/README.md, M1 to M10). The
+ * processes are a coordinator, two lanes and two workers. Their steps are those of svc/coordinator
+ * (K19, K20, recovery.c), svc/aggregator (A26 to A28, release.c, standing.c) and the client
+ * (reroute.c, settle.c). The task is a sum of all ranks; workers have one buffer. The task moves
+ * MOVES times, each time to the other lane. FAULTS faults occur, each of any kind at any moment: a
+ * lane is lost (it is dead, or still writes without a connection to the coordinator), a control
+ * connection breaks and loses its messages, an answer comes too late, or the coordinator dies and
+ * restarts with the stored route.
  *
- * What is to hold: asserts below, named after migrator's M and svc/wire's W; and no end but the one
- * in which each worker has every result, and the lane that the store names serves the task.
+ * Asserts check the rules M of migrator and W of svc/wire. When no step is possible any more, each
+ * worker has every result, and the lane in the stored route serves the task.
  *
- * Each of these breaks one rule, and must be found: NO_TOMBSTONE, RESULT_IS_COMMIT,
- * EPOCH_NOT_RAISED. */
+ * Each of these macros breaks one rule, and the search must find an error: NO_TOMBSTONE,
+ * RESULT_IS_COMMIT, EPOCH_NOT_RAISED. */
 
 #ifndef MOVES
 #define MOVES 2
@@ -22,60 +23,60 @@
 #define LANES 2
 #define WORKERS 2
 
-/* from coordinator to lane, and back with the same turn */
+/* orders of the coordinator to a lane; the answer has the turn of its order */
 mtype = { PLACE, RELEASE, INSTALL, DROP, THAW };
-/* from worker to lane */
+/* states of a worker's round, which the worker sends to a lane */
 mtype = { ANNOUNCE, HOLDS, IDLE };
-/* from lane to worker */
+/* messages of a lane to a worker */
 mtype = { RESULT, COMMIT, MOVED, ERROR };
-/* of a migration, as in migrator.h */
+/* states of a migration, as in migrator.h */
 mtype = { C_IDLE, C_PREPARING, C_RELEASING, C_INSTALLING, C_COMMITTED };
 
 typedef piece {
     bool here;
     byte epoch;
-    byte round; /* the open one; 0: its workers will say */
+    byte round; /* open round; 0: unknown until all workers have sent their states */
     bool is_held;
     bool is_installed;
-    bool is_running; /* being summed; inputs are read */
-    bool is_copy;    /* or a result that somebody holds goes to the rest */
+    bool is_running; /* the lane sums the round, and reads inputs */
+    bool is_copy;    /* the lane copies a worker's result to the other workers */
     bool wrote[WORKERS];
     bool has_spoken[WORKERS];
     byte said_round[WORKERS];
     mtype said[WORKERS];
     byte word[WORKERS];
-    bool owes_rest; /* who asked for the release waits for the answer ... */
-    byte rest_turn; /* ... to this question */
+    bool owes_rest; /* the coordinator waits for the answer to RELEASE */
+    byte rest_turn; /* turn of this RELEASE */
 };
 
 typedef worker_view {
     byte at, epoch; /* the route */
-    byte round;         /* begun last */
+    byte round;         /* newest round that the worker has begun */
     byte committed;
-    byte word;          /* of what it announces, new with each route */
-    mtype standing;     /* ANNOUNCE: of `round`; HOLDS: its result; IDLE */
+    byte word;          /* word of its newest message; each route gets a new word */
+    mtype standing;     /* ANNOUNCE: `round` is announced; HOLDS: its result is here; IDLE */
     bool is_unsent, is_orphan;
 };
 
 piece p[LANES];
 worker_view w[WORKERS];
-byte gradient[WORKERS]; /* the round whose gradient lies in the worker's memory; 0: garbage */
-byte landing[WORKERS];  /* the round whose result lies there; 0: garbage */
+byte gradient[WORKERS]; /* round of the gradient in the worker's memory; 0: garbage */
+byte landing[WORKERS];  /* round of the result in the worker's memory; 0: garbage */
 bool is_open[LANES * WORKERS] = true; /* the worker's connection to the lane */
 
-bool is_lost[LANES];     /* the coordinator has declared it dead */
-bool is_alive[LANES] = true; /* its process */
-bool is_up[LANES] = true; /* has a control connection */
-bool applied[ROUNDS + 1]; /* the round, by a lane that is not lost */
+bool is_lost[LANES];     /* the coordinator has declared the lane dead */
+bool is_alive[LANES] = true; /* the process of the lane runs */
+bool is_up[LANES] = true; /* the lane has a control connection */
+bool applied[ROUNDS + 1]; /* a lane that is not lost has applied the round */
 
-byte stored_lane, stored_epoch = 1; /* the store */
-byte stored_lost = 1; /* the last epoch that began with a loss (K20) */
+byte stored_lane, stored_epoch = 1; /* route in the store */
+byte stored_lost = 1; /* newest epoch that began after a loss (K20) */
 
 chan ready[LANES * WORKERS] = [2] of { mtype, byte, byte, byte }; /* standing, round, epoch, word */
-chan heard[LANES * WORKERS] = [4] of { mtype, byte };             /* what, word */
-chan order[LANES] = [4] of { mtype, byte, byte }; /* what, turn, epoch or round */
-chan answer[LANES] = [4] of { mtype, byte, byte }; /* what, turn, round */
-chan route[WORKERS] = [5] of { byte, byte, byte }; /* lane, epoch, the last that a loss began */
+chan heard[LANES * WORKERS] = [4] of { mtype, byte };             /* message, word */
+chan order[LANES] = [4] of { mtype, byte, byte }; /* order, turn, epoch or round */
+chan answer[LANES] = [4] of { mtype, byte, byte }; /* order, turn, round */
+chan route[WORKERS] = [5] of { byte, byte, byte }; /* lane, epoch, newest epoch after a loss */
 
 #define AT(lane, rank) ((lane) * WORKERS + (rank))
 
@@ -102,7 +103,7 @@ inline forget(l)
     }
 }
 
-/* Frozen: held, and nothing under way (A26). */
+/* Answers RELEASE when the piece is frozen: no round runs and none may begin (A26). */
 inline rest(l)
 {
     if
@@ -113,8 +114,8 @@ inline rest(l)
     fi
 }
 
-/* round_recover(): all have said where they stand. Who is still at a round that another knows to be
- * committed is told so (W5). */
+/* round_recover(): all workers have sent their states. If one worker knows that a round is
+ * committed, the lane sends COMMIT of this round to the workers that do not know (W5). */
 inline recover(l)
 {
     if
@@ -128,7 +129,7 @@ inline recover(l)
         for (r : 0 .. WORKERS - 1) {
             if
             :: p[l].said[r] != IDLE && p[l].said_round[r] < p[l].round ->
-                assert(p[l].said_round[r] + 1 == p[l].round); /* nobody is two behind */
+                assert(p[l].said_round[r] + 1 == p[l].round); /* no worker is two rounds behind */
                 heard[AT(l, r)]!COMMIT, p[l].word[r]
             :: else
             fi
@@ -137,7 +138,7 @@ inline recover(l)
     fi
 }
 
-/* standing_welcome(): the round is known, nobody waits for the others' standing (A28). */
+/* standing_welcome(): the lane knows the round, so it does not wait for other workers (A28). */
 inline welcome(l, rank)
 {
     assert(said_round + 1 >= p[l].round); /* standing_accepts() */
@@ -154,7 +155,7 @@ inline listen(l, rank)
     if
     :: !p[l].here || p[l].epoch != epoch ->
         if
-        :: said == IDLE /* it names no request */
+        :: said == IDLE /* the message belongs to no request */
         :: else ->
 #ifdef NO_TOMBSTONE
             heard[AT(l, rank)]!ERROR, word
@@ -165,9 +166,9 @@ inline listen(l, rank)
     :: else ->
         first = !p[l].has_spoken[rank];
         if
-        :: !first && p[l].said_round[rank] == said_round /* repeated */
+        :: !first && p[l].said_round[rank] == said_round /* repeated message */
         :: else ->
-            assert(first || p[l].round == 0 || said_round == p[l].round); /* no round back */
+            assert(first || p[l].round == 0 || said_round == p[l].round); /* no earlier round */
             p[l].has_spoken[rank] = true;
             p[l].said_round[rank] = said_round;
             p[l].said[rank] = said;
@@ -186,7 +187,7 @@ inline obey(l)
     order[l]?what, turn, number;
     if
     :: what == PLACE ->
-        assert(!p[l].here); /* it would be -EBUSY */
+        assert(!p[l].here); /* the lane would return -EBUSY */
         forget(l);
         p[l].here = true;
         p[l].epoch = number;
@@ -202,7 +203,7 @@ inline obey(l)
         p[l].is_installed = number > 0;
         answer[l]!INSTALL, turn, 0
     :: what == DROP ->
-        assert(!p[l].is_running); /* the source is frozen, the target was never spoken to */
+        assert(!p[l].is_running); /* the source is frozen; the target has no message of a worker */
         forget(l);
         if
         :: turn > 0 -> answer[l]!DROP, turn, 0
@@ -215,7 +216,8 @@ inline obey(l)
     fi
 }
 
-/* All inputs are read, or the result of who holds it: gradients that are lent (W4), once each. */
+/* The lane reads each gradient once, or only the result of a worker that has it. The memory must be
+ * lent at this time (W4). */
 inline begin(l)
 {
     p[l].is_copy = p[l].said[0] == HOLDS || p[l].said[1] == HOLDS;
@@ -230,12 +232,12 @@ inline begin(l)
         p[l].wrote[r] = p[l].said[r] == HOLDS
     }
     if
-    :: fails -> fails = false; forget(l) /* its job fails there; it was lost */
+    :: fails -> fails = false; forget(l) /* the job fails on this lane, which was lost */
     :: else -> p[l].is_running = true
     fi
 }
 
-/* To a closed connection nothing is written: the fence (W5). */
+/* A lane does not write over a closed connection: the fence (W5). */
 inline write(l, rank)
 {
     if
@@ -247,15 +249,15 @@ inline write(l, rank)
     fi
 }
 
-/* M1: one lane applies a round, and nobody ever again unless its owner was lost before a worker
- * knew that it is committed. */
+/* M1: a round is applied once. It is applied again only if its owner was lost before any worker
+ * knew that the round was committed. */
 inline apply(l)
 {
     if
     :: !is_lost[l] && !p[l].is_copy ->
         assert(!applied[p[l].round]);
         applied[p[l].round] = true;
-        assert(stored_lane == l) /* the owner is who the stored route names */
+        assert(stored_lane == l) /* the stored route names the owner */
     :: else
     fi;
     p[l].is_copy = false;
@@ -271,7 +273,7 @@ inline apply(l)
     rest(l)
 }
 
-/* What is left in them would only make more states. */
+/* Sets local variables to 0, because old values would multiply the states of the search. */
 inline reset()
 {
     said = 0; what = 0; said_round = 0; epoch = 0; word = 0; turn = 0; number = 0;
@@ -308,7 +310,7 @@ inline speak(me)
     w[me].is_unsent = false
 }
 
-/* Whoever reads on from here gets garbage. */
+/* A lane that still reads this memory gets garbage. */
 inline write_over(me)
 {
     gradient[me] = 0;
@@ -321,10 +323,10 @@ inline hear(me, from)
     if
     :: w[me].at != from || w[me].word != word || w[me].standing == IDLE /* an old word */
     :: else ->
-        assert(what != ERROR); /* it has made no mistake */
+        assert(what != ERROR); /* the worker has made no mistake */
         if
         :: what == RESULT ->
-            assert(w[me].standing == ANNOUNCE); /* each result once */
+            assert(w[me].standing == ANNOUNCE); /* each result arrives once */
             assert(landing[me] == w[me].round);
             w[me].standing = HOLDS;
 #ifdef RESULT_IS_COMMIT
@@ -332,7 +334,7 @@ inline hear(me, from)
 #endif
         :: what == COMMIT ->
 #ifndef RESULT_IS_COMMIT
-            assert(landing[me] == w[me].round); /* also when the word of it was lost (W4) */
+            assert(landing[me] == w[me].round); /* even if RESULT was lost (W4) */
             assert(w[1 - me].committed >= w[me].round || landing[1 - me] == w[me].round);
 #endif
             write_over(me);
@@ -344,7 +346,7 @@ inline hear(me, from)
     what = 0; word = 0
 }
 
-/* Nothing of the former owner comes any more, and it can write nothing (W5). */
+/* No message and no write of the former owner arrives from now on (W5). */
 inline cut_off(me, former)
 {
     is_open[AT(former, me)] = false;
@@ -356,7 +358,7 @@ inline adopt(me)
 {
     route[me]?lane_id, epoch, lost;
     if
-    :: lane_id == w[me].at && epoch == w[me].epoch && !w[me].is_orphan /* known */
+    :: lane_id == w[me].at && epoch == w[me].epoch && !w[me].is_orphan /* no new route */
     :: else ->
         if
         :: lane_id != w[me].at && lost > w[me].epoch -> cut_off(me, w[me].at)
@@ -395,7 +397,7 @@ end:
 /* --- coordinator --- */
 
 mtype state = C_IDLE;
-bool is_placing; /* a new owner after a loss has not answered yet */
+bool is_placing; /* after a loss, the new owner has not answered PLACE yet */
 byte place_turn;
 
 inline tell_routes()
@@ -414,11 +416,11 @@ inline tell(to, kind)
 {
     if
     :: is_up[to] -> order[to]!kind, 0, 0
-    :: else /* it is met again */
+    :: else /* meet() sends its orders later */
     fi
 }
 
-/* SEND_ABORT: the target forgets, the source thaws, and owns (M1, M2). */
+/* SEND_ABORT: the target drops the task; the source thaws it and remains the owner (M1, M2). */
 inline give_up()
 {
     if
@@ -441,7 +443,8 @@ inline place()
     place_turn = turns
 }
 
-/* What it holds against what the store says (K9); what is frozen is thawed (K19). */
+/* Reconnects to a lane. Compares its piece with the stored route (K9), and thaws a frozen piece
+ * (K19). */
 inline meet(l)
 {
     clear3(order[l]);
@@ -475,7 +478,7 @@ inline break_control(l)
     p[l].owes_rest = false;
     if
     :: state == C_COMMITTED && l == source ->
-        state = C_IDLE /* it is told what to drop when it is back */
+        state = C_IDLE /* meet() sends DROP when the lane is back */
     :: (state == C_PREPARING || state == C_RELEASING || state == C_INSTALLING) -> give_up()
     :: else
     fi
@@ -490,7 +493,7 @@ inline lose(l)
     clear3(answer[l]);
     if
     :: is_alive[l] = false
-    :: true /* it only seems so */
+    :: true /* the lane still runs */
     fi;
     if
     :: state == C_COMMITTED -> state = C_IDLE
@@ -508,13 +511,13 @@ inline lose(l)
         stored_lost = epoch;
         if
         :: is_up[1 - l] -> place()
-        :: else -> is_placing = true /* when it is met again */
+        :: else -> is_placing = true /* meet() places the piece later */
         fi
     :: else
     fi
 }
 
-/* Its memory is gone, and all its connections. */
+/* The coordinator loses its memory and all its connections, and starts again. */
 inline restart()
 {
     state = C_IDLE;
@@ -558,7 +561,7 @@ inline take(from)
         :: faults > 0 -> faults--; restart()
         fi
     :: state == C_COMMITTED && turn == turns -> state = C_IDLE
-    :: else /* of a question that nobody waits for any more */
+    :: else /* answer to an order that has ended */
     fi;
     kind = 0; turn = 0; value = 0
 }
@@ -620,7 +623,7 @@ init
         run worker(0);
         run worker(1)
     }
-    /* Nothing can happen any more. */
+    /* No process can make a step any more. */
     timeout ->
     assert(w[0].committed == ROUNDS && w[1].committed == ROUNDS);
     assert(p[stored_lane].here && p[stored_lane].epoch == stored_epoch);

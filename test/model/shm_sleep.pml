@@ -1,11 +1,13 @@
-/* How a worker of fabric_shm sleeps and its lanes wake it (svc/wire, W8; svc/fabric/shm, S4), step by
- * step as svc/fabric/shm/peer/bell.c and ring.c do it. Two lanes publish records and ring one bell.
+/* A model of a worker of fabric_shm that sleeps until a lane wakes it (svc/wire, W8;
+ * svc/fabric/shm, S4). The steps are those of svc/fabric/shm/peer/bell.c and ring.c. Two lanes
+ * publish records and ring one bell.
  *
- * A plain store lies in its processor's buffer until the `memory` process or a fence moves it on, as
- * on real machines; without that the fences would be of no use here. What is to hold: nobody stays
- * asleep while a record waits, that is, there is no end but the one in which all has been taken.
+ * A plain store remains in its processor's buffer until the `memory` process or a fence writes it
+ * to memory, as on real machines: otherwise the model could not detect a missing fence. The search
+ * checks that the worker does not sleep forever while a record waits: the model ends only when the
+ * worker has read all records.
  *
- * Each of these leaves one step out, and must be found:
+ * Each of these macros removes or displaces one step, and the search must find an error:
  * WITHOUT_WAKER_FENCE, WITHOUT_SLEEPER_FENCE, WITHOUT_SECOND_LOOK, VALUE_READ_LATE. */
 
 #define LANES 2
@@ -14,11 +16,11 @@
 byte tail[LANES];
 byte tail_in_buffer[LANES];
 bool tail_is_buffered[LANES];
-byte tails_seen[LANES]; /* the worker's own counters */
+byte tails_seen[LANES]; /* records that the worker has read from each lane */
 bool sleeping;
 bool sleeping_in_buffer;
 bool sleeping_is_buffered;
-byte word; /* what the futex is slept on: counts rings */
+byte word; /* the word of the futex: number of rings */
 
 inline flush_tail(i)
 {
@@ -40,7 +42,8 @@ inline flush_sleeping()
     }
 }
 
-/* Stores of one processor become visible in order. */
+/* Stores of one processor become visible in their order, so an earlier store leaves the buffer
+ * first. */
 inline store_tail(i, value)
 {
     flush_tail(i);
@@ -79,7 +82,7 @@ active [LANES] proctype lane()
 #endif
         if
         :: sleeping ->
-            atomic { rings = sleeping; sleeping = false } /* whoever clears the flag rings */
+            atomic { rings = sleeping; sleeping = false } /* one lane rings */
             if
             :: rings -> word++
             :: else
@@ -90,7 +93,7 @@ active [LANES] proctype lane()
     od
 }
 
-/* Takes what is there: shm_poll(). Sleeps: shm_arm(), then the futex. */
+/* Reads all records (shm_poll()), then sleeps (shm_arm(), then the futex). */
 active proctype worker()
 {
     byte value;
@@ -124,7 +127,7 @@ active proctype worker()
 #endif
         if
         :: has_work
-        :: else -> word != value /* the futex sleeps while they are equal */
+        :: else -> word != value /* the futex sleeps while both are equal */
         fi
     od
 }

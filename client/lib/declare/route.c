@@ -32,8 +32,8 @@ static void route_break_blocks(struct gp_tensor *t)
         return;
     char text[ERR_TEXT_BYTES];
     snprintf(text, sizeof text,
-             "tensor '%.100s' round %" PRIu64 ": its ranks have changed while their blocks were on "
-             "their way",
+             "tensor '%.100s' round %" PRIu64 ": its ranks have changed while blocks of the round "
+             "were in flight",
              t->name, t->round);
     tensor_break(t, -ECONNRESET, text);
 }

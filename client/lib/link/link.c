@@ -133,7 +133,8 @@ static void link_lose_without_ticket(struct link *l, int code)
 {
     bool was_tried = l->attempts >= ATTEMPTS_MAX;
     link_lose(l, was_tried ? l->failure.code : code,
-              was_tried ? "cannot be reached" : "gives no ticket");
+              was_tried ? "cannot be reached"
+                        : "cannot be reached without a ticket of the coordinator");
 }
 
 /* Runs in the control thread. */
@@ -223,7 +224,7 @@ static void tell_fallback(struct link *l, int why)
               why == -EACCES             ? "its --allow-uid does not list this user"
               : shortage_is_refusal(why) ? refused_call
               : why < 0                  ? err_text(why)
-                                         : "the lane offers none");
+                                         : "the lane offers no shared memory");
 }
 
 static void link_connect(struct link *l)
@@ -291,7 +292,7 @@ void link_retry(struct link *l, int error, uint32_t reason)
         link_break(l, code, "%s refuses rank %u of job '%s': %s", link_name(l, name, sizeof name),
                    l->job->rank, l->job->name, err_text(code));
     else if (error == -EADDRNOTAVAIL)
-        link_break(l, error, "%s offers nothing that transport '%s' could use (shm '%s', ofi '%s')",
+        link_break(l, error, "%s has no address for transport '%s' (shm '%s', ofi '%s')",
                    link_name(l, name, sizeof name), client_transports[transport], l->shm, l->ofi);
     else if (!l->is_ofi && shortage_is_refusal(code))
         link_break(l, code, "%s cannot be reached by shm: %s", link_name(l, name, sizeof name),

@@ -89,7 +89,7 @@ static int read_machines(const struct launcher *launcher, gp_job_spec *ret_spec)
     if (machine.workers * process.workers > CLIENT_WORKERS_MAX)
         return client_error(
             -EINVAL,
-            "%s %u times %s %u is more than %u workers, the most of a job; start fewer processes",
+            "%s is %u and %s is %u: their product is more than %u workers; start fewer processes",
             launcher->size, machine.workers, launcher->local_size, process.workers,
             CLIENT_WORKERS_MAX);
     machine.rank = machine.rank * process.workers + process.rank;

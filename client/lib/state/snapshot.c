@@ -82,10 +82,11 @@ static int check_tensor(const struct gp_tensor *t, struct err *err)
     if (t->failure.code)
         return err_set(err, t->failure.code, "%s", t->failure.text);
     if (!terms_are_for_all(&t->terms))
-        return err_set(err, -EOPNOTSUPP,
-                       "tensor '%s' has a set of ranks of its own, which a snapshot cannot hold; "
-                       "save the tensor in the script",
-                       t->name);
+        return err_set(
+            err, -EOPNOTSUPP,
+            "tensor '%s' has a set of ranks of its own, which a snapshot cannot contain; "
+            "save the tensor in the script",
+            t->name);
     if (t->request)
         return err_set(err, -EBUSY, "tensor '%s' has an open request; wait for the request first",
                        t->name);

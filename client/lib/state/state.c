@@ -81,9 +81,11 @@ static int check_reply(struct reading *r)
 {
     const Gradpool__Wire__SnapshotReply *what = r->conversation.what;
     if (what->n_tensors != r->count)
-        return err_set(&r->err, -EINVAL,
-                       "gp_job_read: of %zu tensors only %zu are different; name each tensor once",
-                       r->count, what->n_tensors);
+        return err_set(
+            &r->err, -EINVAL,
+            "gp_job_read: the list of %zu tensors names some tensors twice: only %zu are "
+            "different; name each tensor once",
+            r->count, what->n_tensors);
     for (size_t i = 0; i < r->count; i++) {
         const Gradpool__Wire__SnapshotTensor *found = what->tensors[i];
         const struct gp_tensor *t = r->sorted[i]->tensor;

@@ -368,8 +368,8 @@ class Job(Owned):
         if operation == 'gather':
             return source, None
         if given != taken:
-            raise mismatch(f"'{tensor.name}': a {operation} of {tensor.workers} workers needs "
-                           'a result of its own')
+            raise mismatch(f"'{tensor.name}': a {operation} of {tensor.workers} workers cannot "
+                           'overwrite its gradient; pass a result')
         return source, source
 
     def push_items(self, tensors, array, loan, operation='mean'):

@@ -113,7 +113,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         """Sends the whole tensor, because the rows of other ranks are unknown."""
         name = arithmetic(operation, tensor)
         if name not in ('sum', 'mean'):
-            raise mismatch(f'sparse tensors have no {name}: what is missing in one is no 0 there')
+            raise mismatch(f'sparse tensors have no {name}: a missing element counts as 0 '
+                           'only in a sum or a mean')
         full = full_of(tensor)
         given = carrier_of(full, False)
 

@@ -178,7 +178,7 @@ static void check_pidfd(struct view_checks *checks)
         doctor_say(checks, "pidfd", VIEW_WARN,
                    "allow pidfd_open in the seccomp profile (Docker 20.10.1 does)",
                    "the system call pidfd_open is refused (%s): the service detects the end of a "
-                   "process only by its connection, which is later",
+                   "process only at the end of its connection, which may be later",
                    err_text(error));
         return;
     }

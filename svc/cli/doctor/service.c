@@ -61,7 +61,8 @@ static void say_greeting(struct view_checks *checks, int error, const struct cha
     const char *tenant = error == 0 ? channel_tenant(channel) : NULL;
     if (error == 0) {
         doctor_say(checks, "key", VIEW_OK, NULL, "%s%s",
-                   tenant ? "accepted, as tenant " : "none was asked for", tenant ? tenant : "");
+                   tenant ? "accepted, as tenant " : "the service requires no key",
+                   tenant ? tenant : "");
         doctor_say(checks, "protocol", VIEW_OK, NULL, "version %d at both ends", CHANNEL_VERSION);
     } else if (error == -EPROTO)
         doctor_say(checks, "protocol", VIEW_FAIL,

@@ -73,7 +73,7 @@ static void filing_continued(struct service *s, void *data, const envelope *repl
     (void)data;
     (void)reply;
     if (code < 0)
-        log_debug("a held table: %s", text);
+        log_debug("an order about a held table has failed: %s", text);
 }
 
 /* Ends the hold on all lanes, without waiting for them. A lane that does not receive the request

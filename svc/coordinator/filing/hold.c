@@ -114,6 +114,6 @@ void filing_hold(struct filing *f)
         error = filing_call(f, at, m, filing_held);
     }
     if (error < 0)
-        filing_break(f, error, "the lanes of the table cannot be asked to hold it: %s",
+        filing_break(f, error, "the order to hold the table cannot be sent to its lanes: %s",
                      err_text(error));
 }

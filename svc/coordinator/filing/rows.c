@@ -187,6 +187,6 @@ void filing_end(struct filing *f, uint64_t steps)
         error = filing_call(f, at, m, filing_has_ended);
     }
     if (error < 0)
-        filing_break(f, error, "the lanes of the table cannot be told to continue: %s",
+        filing_break(f, error, "the order to continue cannot be sent to the lanes of the table: %s",
                      err_text(error));
 }

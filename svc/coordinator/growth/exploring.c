@@ -407,7 +407,7 @@ static void carry_out(struct job *job, const struct sight *sight, const struct e
     else if (d->verb == EXPLORE_BACK)
         begin_return(job);
     if (error < 0) {
-        log_warn("slow lanes: job %s: tasks stay where they are: %s; the service tries again",
+        log_warn("slow lanes: job %s: tasks stay on their lanes: %s; the service tries again",
                  job->name, err_text(error));
         explore_moved(&job->growth->exploring->state, false);
     }

@@ -224,14 +224,14 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
     double loss = profile_loss_ppm(job->profile) / 1e4;
     if (m->stay == SCALE_STAY_NOT)
         return "";
-    snprintf(
-        text, text_bytes,
-        "above its loss limit, but %s %.1f of %.1f %%: the job is not moved, and its lanes are not "
-        "emptied",
-        m->stay == SCALE_STAY_UNEXPLAINED
-            ? "sharing explains only"
-            : "no lane keeps every job within its limit; sharing explains",
-        m->explained_ppm / 1e4, loss);
+    snprintf(text, text_bytes,
+             "above its loss limit, but %s %.1f %% of its loss of %.1f %%: the job is not moved, "
+             "and its "
+             "lanes are not emptied",
+             m->stay == SCALE_STAY_UNEXPLAINED
+                 ? "sharing lanes causes only"
+                 : "no lane keeps every job within its limit; sharing causes",
+             m->explained_ppm / 1e4, loss);
     return text;
 }
 
@@ -244,7 +244,7 @@ static void tell_who_stays(struct service *s)
             continue;
         job->growth->told_stay = job->growth->memory.stay;
         if (job->growth->told_stay == SCALE_STAY_NOT)
-            log_info("growth: job %s%s is within its loss limit again, or is relieved",
+            log_info("growth: job %s%s is within its loss limit again, or can move",
                      tenant_prefix(job->tenant, prefix), job->name);
         else
             log_info("growth: job %s%s: %s", tenant_prefix(job->tenant, prefix), job->name,

@@ -98,7 +98,7 @@ static void end(struct service *s, struct trip *trip, const char *why)
     const char *who = done ? "slow lanes" : "growth";
     bool has_moved = moved->tasks > 0;
     if (why)
-        log_warn("%s: tasks stay where they are: %s; growth tries again", who, why);
+        log_warn("%s: tasks stay on their lanes: %s; growth tries again", who, why);
     if (has_moved)
         log_info("%s: %" PRIu32 " task%s moved, %" PRIu64
                  " bytes of state with %s; the longest interruption of a task was %.1f ms",
@@ -150,7 +150,7 @@ static bool begin(struct job *job, struct trip *trip)
         list_append(&job->service->scaling->trips, &trip->link);
         return true;
     }
-    log_warn("%s: tasks of job %s stay where they are: %s; growth tries again",
+    log_warn("%s: tasks of job %s stay on their lanes: %s; growth tries again",
              trip && trip->done ? "slow lanes" : "growth", job->name, err.text);
     if (trip)
         trip_free(trip);

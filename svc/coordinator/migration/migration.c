@@ -162,7 +162,7 @@ static void finish(struct migration *m)
     char text[FINISH_BYTES];
     if (stays)
         snprintf(text, sizeof text, "job %s: %u %s: %s", name, m->moved.tasks,
-                 is_one ? "task stays where it is" : "tasks stay where they are", m->text);
+                 is_one ? "task stays on its lane" : "tasks stay on their lanes", m->text);
     else
         snprintf(text, sizeof text,
                  "job %s: %u %s moved, epoch %u: %.1f MiB of state, interrupted %.2f ms", name,

@@ -58,7 +58,7 @@ class Sandbox(unittest.TestCase):
     def test_lanes_without_memfd_create_offer_the_network_alone(self):
         service = self.serve(*without('memfd_create'))
         self.assertIn('memfd_create is refused (Operation not permitted)', service.serve.text())
-        self.assertIn(' (the lane offers none); using tcp', self.pushes(service))
+        self.assertIn(' (the lane offers no shared memory); using tcp', self.pushes(service))
 
     def test_without_pidfd_open_the_end_of_an_aggregator_is_seen_by_a_pipe(self):
         service = self.serve(*without('pidfd_open'))

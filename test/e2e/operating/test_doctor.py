@@ -147,7 +147,7 @@ class OfService(Case):
     def test_over_the_unix_socket_all_is_well(self):
         checks = self.look(endpoint=f'unix:{self.service.state}/control.sock')
         self.assertEqual(list(checks), [*HOST, 'endpoint', 'key', 'protocol', 'lanes'])
-        self.finds(checks['key'], 'ok', 'none was asked for')
+        self.finds(checks['key'], 'ok', 'the service requires no key')
         self.finds(checks['protocol'], 'ok', 'at both ends')
         self.finds(checks['lanes'], 'ok', 'all aggregators are connected')
 

@@ -77,7 +77,7 @@ class Scaling(unittest.TestCase):
         self.until_open(1, 'lanes without a job park')
         self.until_up(1, 'the aggregator stops again')
         stays = [line for line in self.service.serve.text().splitlines()
-                 if 'stay where they are' in line
+                 if 'stay on their lanes' in line
                  and not re.search('the job has (failed|ended)', line)]
         self.assertEqual(stays, [])
 
@@ -103,7 +103,7 @@ class Scaling(unittest.TestCase):
                       '4 lanes, and moves to 2', text)
         self.assertRegex(text, 'job wide runs alone on 2 lanes: [0-9] lanes are enough')
         end_training(*workers)
-        self.assertNotIn('stay where they are', self.service.serve.text())
+        self.assertNotIn('stay on their lanes', self.service.serve.text())
 
 
 if __name__ == '__main__':

@@ -293,7 +293,7 @@ class Steps(test_ddp.Case):
                 (maximize, 'maximize=True'),
                 (kind, 'RMSprop', ', expected torch.optim.SGD, Adam or AdamW'),
                 (lacks, '0.weight'),
-                (foreign, 'the optimizer has 1 parameters that the model gets no gradients of'),
+                (foreign, 'the optimizer has 1 parameters without gradients of this model'),
                 (early, 'but no backward() has sent gradients'), (twice, 'no_sync()')):
             for word in words:
                 self.assertIn(word, text)

@@ -126,7 +126,7 @@ class Arguments(Case):
                 ('all-to-all', long, short, "result of 't'", 'expected 200'),
                 ('reduce-scatter', short, short, "gradient of 't'", 'expected 200'),
                 ('reduce-scatter', long, long, "result of 't'", 'expected 100'),
-                ('reduce-scatter', long, None, "'t'", 'result of its own')):
+                ('reduce-scatter', long, None, "'t'", 'cannot overwrite its gradient')):
             with self.subTest(operation), self.raises(gradpool.Mismatch, *words):
                 job.push_pull('t', gradient, result, operation)
 

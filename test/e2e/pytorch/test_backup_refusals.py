@@ -226,11 +226,11 @@ REFUSALS = {
     'longest lag': (lambda of: of.attach_means(backup=backup('static:1', lag=17)),
                     'backup.lag is 17; set lag to 0 to 16'),
     'step in the body': (stepped_in_the_body, 'the body of a loop over batches() has changed '
-                         'parameters, which a rank that is passed does less often. Remove '
-                         'optimizer.step() and other'),
-    'clipped in the body': (clipped_in_the_body, 'has changed .grad behind backward(), and a '
-                            'rank that is passed has the means of more rounds. Clip and scale in '
-                            'the function step= of attach()'),
+                         'parameters, but a rank that misses rounds runs the body less often. '
+                         'Remove optimizer.step() and other'),
+    'clipped in the body': (clipped_in_the_body, 'has changed .grad after backward(), but a '
+                            'rank that misses rounds gets their means outside of the body. Clip '
+                            'and scale in the function step= of attach()'),
     'two backward()': (backward_twice, 'backward() a second time in one body of a loop over '
                        'batches(), which steps behind the body: put forward() and backward() of '
                        'all passes but the last under model.no_sync()'),
@@ -273,9 +273,9 @@ REFUSALS = {
     'written': (changed_parameter, 'parameters or moments were changed after attach() of a model '
                 'with backup workers, whose ranks are in different rounds. Load them before'),
     'rate in the loop': (changed_rate, "the optimizer's settings were changed in a loop over "
-                         'batches(), where a rank that is passed makes fewer iterations. Give'),
+                         'batches(), where a rank that misses rounds makes fewer iterations. Give'),
     'rate behind backward': (rate_changed_behind, "the optimizer's settings were changed in a loop "
-                             'over batches(), where a rank that is passed makes'),
+                             'over batches(), where a rank that misses rounds makes'),
     'clipped': (clipped, 'gradients were changed between backward() and step()'),
     'Join': (joining, 'Join with a model of attach(optimizer=)'),
     'snapshot': (snapshot, 'broadcasts, saves and restores before its first round only'),

@@ -561,7 +561,8 @@ class Distributed(python_case.Case):
 
     def test_calls_without_sense_are_refused_at_once(self):
         words = ('has no mean; use ReduceOp.SUM', 'has no bitwise reduction',
-                 'sparse tensors have no max: what is missing in one is no 0 there',
+                 'sparse tensors have no max: a missing element counts as 0 only in a sum or '
+                 'a mean',
                  '3 torch.float32', r'from rank \d to rank \d of a group of ',
                  'reduction BOR of .* is not offered here; there are ', 'reduction PREMUL_SUM of',
                  'all_reduce_coalesced of no tensors', 'all_gather_coalesced of no tensors',

@@ -183,7 +183,7 @@ def rows_to_all(of):
 
 
 GROUP = {
-    two_tensors_of_one_rank: '2 tensors, expected one: a process has one place in a group',
+    two_tensors_of_one_rank: '2 tensors, expected one: a process has one rank in a group',
     gather_into_three: 'all_gather: 3 tensors for a group of 1',
     rows_to_all: 'a tensor of layout torch.sparse_coo; call to_dense() first'}
 
@@ -432,7 +432,7 @@ class Refusals(python_case.Case):
                 self.assertLogs('gradpool', 'INFO') as logged:
             self.assertEqual([lent(job, 4, torch.float32) for _ in range(2)], [None, None])
         self.assertEqual(len(logged.output), 1)
-        self.assertIn('; what has no room is copied', logged.output[0])
+        self.assertIn('; tensors outside of lent memory are copied', logged.output[0])
 
     def test_calls_of_a_group(self):
         self.check(GROUP, *self.run_ranks('rank_calls_its_group'))
@@ -446,7 +446,7 @@ class Refusals(python_case.Case):
             'rank_waits_for_others', 3)
         for text, *words in (
                 (soon, ': not over within 0.01 s'),
-                (any_source, 'nothing came from ranks (1, 2)'),
+                (any_source, 'no message arrived from ranks (1, 2)'),
                 (send, 'send to rank 1 of 2 float32 in process group'),
                 (receive, 'recv from rank 1 of 2 float32 in process group',
                  '. The timeout of the wait is over: look at the ranks that are missing, or raise'),

@@ -128,8 +128,8 @@ static void machines_and_processes_are_checked(void **state)
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "BYTEPS_LOCAL_RANK is 8",
            "BYTEPS_LOCAL_SIZE is 8", NULL);
     fixture_set("BYTEPS_LOCAL_SIZE", "700");
-    failed(gp_job_spec_from_environment(&spec), -EINVAL, "DMLC_NUM_WORKER 2",
-           "BYTEPS_LOCAL_SIZE 700", " is more than 768 workers", NULL);
+    failed(gp_job_spec_from_environment(&spec), -EINVAL, "DMLC_NUM_WORKER is 2",
+           "BYTEPS_LOCAL_SIZE is 700", " is more than 768 workers", NULL);
 }
 
 static void one_process_beside_several_is_refused(void **state)

@@ -192,7 +192,7 @@ static void a_move_that_is_given_up_changes_no_holder(void **state)
     /* the lane still had this holder, and gets a message about its end */
     end_say_goodbye(m.k.holder);
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
-    kept_log_expect("1 task stays where it is: ");
+    kept_log_expect("1 task stays on its lane: ");
 }
 
 static void a_target_that_does_not_see_the_copy_gives_up_the_move(void **state)

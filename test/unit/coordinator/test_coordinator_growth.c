@@ -236,7 +236,7 @@ static void tasks_that_could_not_move_are_planned_again(void **state)
         assert_int_equal(lane_of(rig, &pair.jobs[i]), pair.jobs[i].lane);
     aggregator->refuses = 0;
     wait_for(rig, LANE_PARKED, 1);
-    kept_log_expect("tasks stay where they are: ");
+    kept_log_expect("tasks stay on their lanes: ");
 }
 
 static void a_closing_lane_gets_no_new_job(void **state)
@@ -355,8 +355,9 @@ static void a_job_that_is_slow_for_another_reason_stays_with_a_log_line(void **s
         assert_true(clock_now_ns() < deadline_ns);
         rig_step_within(rig, NS_PER_MS);
     }
-    assert_non_null(strstr(scaling_stay_text(job, text, sizeof text),
-                           "above its loss limit, but sharing explains only 0.0 of 50.0 %"));
+    assert_non_null(
+        strstr(scaling_stay_text(job, text, sizeof text),
+               "above its loss limit, but sharing lanes causes only 0.0 % of its loss of 50.0 %"));
     assert_false(was_decided(rig, SCALE_RELIEVE));
     know(job, 2 * NS_PER_MS, PERIOD_NS);
     while (job->growth->told_stay != SCALE_STAY_NOT) {

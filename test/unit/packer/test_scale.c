@@ -74,7 +74,7 @@ static void no_more_lanes_open_than_are_granted(void **state)
     assert_int_equal(pool_tick(p), SCALE_OPEN);
     assert_int_equal(pool_count(p, PACKER_LANE_OPEN), 3);
     pool_tick(p);
-    pool_expect(p, SCALE_NOTHING, "but 3 are open, as many as may be open");
+    pool_expect(p, SCALE_NOTHING, "but 3 are open, which is the maximum number");
     pool_free(p);
 }
 

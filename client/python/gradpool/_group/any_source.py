@@ -84,7 +84,7 @@ class Claim(Operation):
 
     def _settle(self, limit_s):
         if self._source is None:
-            self.end(self._overdue(f'nothing came from ranks {self._sources}'))
+            self.end(self._overdue(f'no message arrived from ranks {self._sources}'))
             return
         error = self._mailbox.first(self._source).exception()
         if error is None:

@@ -47,7 +47,7 @@ def arithmetic(operation, tensor):
 
 def only(values):
     if len(values) != 1:
-        raise mismatch(f'{len(values)} tensors, expected one: a process has one place in a group')
+        raise mismatch(f'{len(values)} tensors, expected one: a process has one rank in a group')
     return values[0]
 
 

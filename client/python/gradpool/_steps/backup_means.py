@@ -86,9 +86,10 @@ class BackupMeans:
     def check_settings(self):
         """Raises Mismatch if the body has changed parameters."""
         if self._written.is_so():
-            raise mismatch('the body of a loop over batches() has changed parameters, which a '
-                           'rank that is passed does less often. Remove optimizer.step() and other '
-                           'writes from the body; the function step= of attach() steps')
+            raise mismatch('the body of a loop over batches() has changed parameters, but '
+                           'a rank that misses rounds runs the body less often. Remove '
+                           'optimizer.step() and other writes from the body; the function step= of '
+                           'attach() makes the step')
 
     def end_step(self):
         """Ends the last backward(): .grad has the mean of its round."""
@@ -96,9 +97,10 @@ class BackupMeans:
             return
         self._pushed.clear()
         if not self._untouched.are_so():
-            raise mismatch('the body of a loop over batches() has changed .grad behind backward(), '
-                           'and a rank that is passed has the means of more rounds. Clip and scale '
-                           'in the function step= of attach(), before optimizer.step()')
+            raise mismatch('the body of a loop over batches() has changed .grad after backward(), '
+                           'but a rank that misses rounds gets their means outside of the body. '
+                           'Clip and scale in the function step= of attach(), before '
+                           'optimizer.step()')
 
     def take_next(self, timeout_ms):
         """Fetches the mean of the next round that closed without this rank into .grad. Returns

@@ -54,8 +54,8 @@ class BackupStepping(Stepping):
         """Raises Mismatch if the script has changed settings since note_settings()."""
         if self._all_settings() != self._noted:
             raise mismatch("the optimizer's settings were changed in a loop over batches(), where "
-                           'a rank that is passed makes fewer iterations. Give the scheduler as '
-                           'attach(step=scheduler.step), or change settings between two loops')
+                           'a rank that misses rounds makes fewer iterations. Give the scheduler '
+                           'as attach(step=scheduler.step), or change settings between two loops')
 
     def _begin_step(self, bucket):
         self.check_settings()

@@ -56,8 +56,9 @@ def settings_of(group):
 def _check_parts(module):
     for name, part in module.named_modules():
         if isinstance(part, _EMBEDDINGS) and part.max_norm is not None:
-            raise mismatch(f"'{name}' scales rows in forward() (max_norm), each rank its own, and "
-                           'lanes cannot take that over: scale all after step(), on every rank')
+            raise mismatch(f"'{name}' scales rows in forward() (max_norm), other rows on each "
+                           'rank, so parameters would differ: scale all rows after step(), on '
+                           'every rank')
         if getattr(part, 'sparse', False) is True:
             raise mismatch(f"'{name}' has sparse gradients, the service's rules need dense "
                            'ones: set sparse=False')
@@ -103,15 +104,15 @@ class Stepping:
                 raise mismatch(f"parameter '{name}' is not contiguous; lanes step contiguous ones: "
                                'leave its memory format as it is, or attach without the optimizer')
         if lacking:
-            raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give it "
-                           'all, or set requires_grad to False where nothing shall change')
+            raise mismatch(f"the optimizer lacks the model's {', '.join(lacking[:5])}: give the "
+                           'optimizer all parameters, or set requires_grad to False for those that '
+                           'do not change')
         # torch skips parameters without gradients, too
         mine |= {id(one) for one in frozen.values() if one.grad is None}
         foreign = len(self._group_of.keys() - mine)
         if foreign:
-            raise mismatch(f'the optimizer has {foreign} parameters that the model gets no '
-                           'gradients of: give them an optimizer of their own, or attach without '
-                           'the optimizer')
+            raise mismatch(f'the optimizer has {foreign} parameters without gradients of this '
+                           'model: give them another optimizer, or attach without the optimizer')
 
     def declare(self, job, prefix, wire):
         """Declares the parameters. All ranks and the lanes receive the parameters of rank 0, and
@@ -264,7 +265,7 @@ class Stepping:
         rule = _rule_of(self._kind, group)
         if rule != self._rules[index]:
             raise mismatch(f'group {index} of the optimizer was attached with the rule '
-                           f"'{self._rules[index]}', and its settings now ask for '{rule}': make "
+                           f"'{self._rules[index]}', but its settings now need '{rule}': make "
                            'schedulers that change the momentum (OneCycleLR, CyclicLR), and set '
                            'momentum and nesterov, before attach()')
         return settings_of(group)

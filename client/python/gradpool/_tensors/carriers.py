@@ -133,7 +133,8 @@ def lent(job, elements, dtype):
         if error.errno not in _NO_ROOM:
             raise
         _full.add(job)
-        logging.getLogger('gradpool').info('%s: %s; what has no room is copied', job, error)
+        logging.getLogger('gradpool').info('%s: %s; tensors outside of lent memory are copied', job,
+                                           error)
         return None
 
 
@@ -160,8 +161,8 @@ def check_place(tensor):
     check_tensor(tensor)
     if tensor.layout is torch.strided and not tensor.is_contiguous() and any(
             stride == 0 and size > 1 for stride, size in zip(tensor.stride(), tensor.shape)):
-        raise mismatch(f'no result can be put into {told(tensor)}, of which several elements are '
-                       'one in memory (expand()); give its clone()')
+        raise mismatch(f'no result can be written to {told(tensor)}, because some of its '
+                       'elements share memory (expand()); pass its clone()')
 
 
 def check_alike(tensors, other, what):

@@ -235,7 +235,8 @@ def _pinned(job, tensor):
     try:
         job.pin(flat.data_ptr(), flat.numel() * flat.element_size(), gpu.pin, gpu.unpin)
     except RuntimeError as error:
-        logging.getLogger('gradpool').info('%s: %s; a GPU copies there more slowly', job, error)
+        logging.getLogger('gradpool').info(
+            '%s: %s; copies between this memory and a GPU are slower', job, error)
     return flat.view(tensor.shape)
 
 

@@ -64,8 +64,8 @@ class _Distributed:
     def _check_idle(self, call):
         if self._reducer is not None and self._reducer.is_busy():
             raise mismatch(f'{call} after backward() and before step() or synchronize(): gradients '
-                           'are on their way. Call optimizer.synchronize() before, or '
-                           'requires_grad_(False) on parameters whose gradients nobody wants')
+                           'are in flight. Call optimizer.synchronize() before, or '
+                           'requires_grad_(False) on parameters that need no gradient')
 
     @contextlib.contextmanager
     def skip_synchronize(self):
