@@ -290,7 +290,7 @@ void kind_begin(struct sim_worker *w, const struct sim_piece *piece)
         v->known[rank] = (uint32_t)piece->job->workers[rank].views[piece->id - 1].committed;
 }
 
-/* --- both --- */
+/* --- partial quorums and clocks --- */
 
 uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {

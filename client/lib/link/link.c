@@ -133,8 +133,7 @@ static void link_lose_without_ticket(struct link *l, int code)
 {
     bool was_tried = l->attempts >= ATTEMPTS_MAX;
     link_lose(l, was_tried ? l->failure.code : code,
-              was_tried ? "cannot be reached"
-                        : "cannot be reached without a ticket of the coordinator");
+              was_tried ? "cannot be reached" : "gives no ticket");
 }
 
 /* Runs in the control thread. */

@@ -200,7 +200,7 @@ static void bytes_that_are_no_message_are_refused(void **state)
     expect_nonsense("\x03\0\0\0\xff\xff\xff", 7,
                     "got 3 bytes of another format (first bytes ff ff ff)");
     /* the length field of the body exceeds the frame */
-    expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes that are none");
+    expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes of another format");
 }
 
 /* A TensorSpec has two bytes on the wire, and about sixty in memory. */
