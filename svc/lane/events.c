@@ -138,7 +138,7 @@ static void evict(struct worker *w, const char *why)
     job_evict(w, why);
 }
 
-/* `fault`: reason for an eviction; NULL: none. */
+/* Evicts the worker for the reason `fault`, unless `fault` is NULL. */
 static void evict_for(struct worker *w, const char *fault)
 {
     if (fault)
@@ -260,8 +260,8 @@ static void fail_for_end(struct worker *w, int error)
 }
 
 /* Handles the end of a connection. After a goodbye only chunks that need the worker's memory end.
- * Without a goodbye the worker may connect again (A70); if that is not possible, its job fails,
- * because its input is missing. */
+ * Without a goodbye the worker may connect again (A70); if the worker cannot connect again, its job
+ * fails, because its input is missing. */
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;

@@ -25,7 +25,8 @@
 #include <stdlib.h>
 
 #define EVENTS_PER_POLL 64
-/* Work between two polls of the fabrics: four long chunks, or the same amount in small chunks. */
+/* Number of shares of work between two polls of the fabrics: four long chunks, or as many bytes in
+ * small chunks. */
 #define SHARES_PER_TURN (4 * TRANSFER_SHARE)
 
 int lane_create(const struct lane_options *options, struct lane **ret_lane)
@@ -106,7 +107,7 @@ static void give_turns(struct lane *lane)
             return;
         uint64_t began_ns = job->busy_ns;
         uint32_t share = rows_turn(job);
-        /* the time of tables is charged to no piece: pieces wait during this time */
+        /* the time of tables is charged to no piece, because pieces wait during this time */
         uint64_t rows_ns = job->busy_ns - began_ns;
         lane->now_ns += rows_ns;
         share += transfer_turn(job);
@@ -131,8 +132,7 @@ static void tell(struct lane *lane)
     lane->unshared_ns[lane->heard] += clock_now_ns() - began_ns;
 }
 
-/* Continues rounds whose wait for takers has ended, and rounds for whose rule the time of a
- * decision has come. */
+/* Continues rounds whose wait for takers has ended, and rounds whose rule has to decide now. */
 static void end_waits(struct lane *lane)
 {
     struct piece *p;

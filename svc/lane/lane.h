@@ -39,8 +39,8 @@ struct lane_options {
     size_t fabrics_count;
     enum reduce_set kernels; /* instruction set for sums; 0: the fastest set of this machine */
     enum lane_policy policy;
-    /* Longest time between two polls of the fabrics. It is also the most time by which a job may be
-     * ahead of waiting jobs (A77). 0: jobs take turns after each chunk. */
+    /* Longest time between two polls of the fabrics. This is also the maximum by which the lane
+     * time of a job may exceed that of waiting jobs (A77). 0: jobs take turns after each chunk. */
     uint64_t turn_ns;
     /* size of the core's last-level cache; 0: unknown, so sums use no streaming stores (A18) */
     uint64_t cache_bytes;
@@ -78,8 +78,8 @@ enum lane_role {
     ROLE_NONE,
     /* this piece has QUORUM_FIRST; its rounds decide the sets of the job's QUORUM_CHOSEN pieces */
     LEADS_SETS,
-    /* as above, in a job with backup workers: ranks outside a set receive PASSED, and request
-     * results */
+    /* like LEADS_SETS, in a job with backup workers: ranks outside a set receive PASSED, and
+     * request results */
     LEADS_ROUNDS,
     /* This piece has QUORUM_CHOSEN. Its updates, or without a rule its sums, are rounds of the job,
      * and their announcements have the number of the job's round. In all other rounds of the piece
@@ -94,10 +94,10 @@ struct lane_terms {
      * a rank may be ahead */
     uint32_t bound;
     enum lane_role role;
-    bool measures;         /* the squares of inputs and results are summed */
+    bool measures;         /* the lane sums the squares of inputs and results */
     enum update_rule rule; /* 0: the lane stores no parameters */
-    /* FOLLOWS_ROUNDS without a rule: number of results that the lane stores. LEADS_ROUNDS: rounds
-     * of the job that a rank may be behind; 0: any number (A95) */
+    /* FOLLOWS_ROUNDS without a rule: number of results that the lane stores. LEADS_ROUNDS: number
+     * of rounds by which a rank may lag behind the job; 0: any number (A95) */
     uint32_t lag;
 };
 
@@ -132,7 +132,7 @@ int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t worke
 
 /* Sets the aggregator `holder` as the replica holder of pieces on this lane; 0: workers may store
  * the replica. `when_known`: if the former holder's replica may have the state, the change waits
- * until that replica was read. Unknown pieces are ignored. */
+ * until the lane has read this replica. Unknown pieces are ignored. */
 void lane_set_holder(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      uint32_t holder, bool when_known);
 
@@ -145,9 +145,9 @@ size_t lane_rank_bytes(void);
  * from the next allocation on. */
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
 void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes);
-/* Limits for one job; 0: no limit. Bytes and regions limit the memory that the job's workers, and
- * all workers of its tenant, lend. memory_bytes_max limits the memory of the lane. A limit applies
- * from the next lending or allocation on. */
+/* Limits for one job; 0: no limit. The limits of bytes and regions apply to the memory that the
+ * job's workers, and all workers of its tenant, lend. memory_bytes_max limits the job's memory on
+ * the lane. A limit applies from the next lending or allocation on. */
 struct lane_lent {
     uint64_t bytes_max;
     /* bytes that the tenant may lend to all lanes of the process (shares.h) */
@@ -183,7 +183,7 @@ struct lane_squares {
 /* Sums over the rounds of a job that have ended on this lane (A22). */
 struct lane_endings {
     uint64_t rounds;
-    /* time from the first ready piece to the end of the last piece */
+    /* time from the instant at which the first piece was ready to the end of the last piece */
     uint64_t span_ns;
     /* lane time of the job since it last had no piece in progress */
     uint64_t burst_ns;
@@ -191,12 +191,15 @@ struct lane_endings {
 struct lane_job_use {
     uint32_t job, connections;
     uint64_t heap_bytes, registered_bytes, registered_regions, busy_ns, pushed_bytes, rounds;
-    uint64_t queue_ns;     /* time between ready and the first chunk, summed over all rounds */
+    /* time between the instant at which a round is ready and its first chunk, summed over all
+     * rounds */
+    uint64_t queue_ns;
     uint64_t handled_ns;   /* time in which a round was ready or in progress */
-    uint64_t stalled_ns;   /* time that all workers together have waited for this lane */
+    uint64_t stalled_ns;   /* sum of the times for which the workers have waited for this lane */
     uint64_t begun_rounds; /* number of rounds of `reference` that have begun */
     uint64_t begun_ns;     /* beginning of the newest round of `reference` */
-    /* beginning of the newest round of any piece; 0: another round was still in progress */
+    /* beginning of the newest round of any piece; 0: another round was still in progress at this
+     * time */
     uint64_t round_begun_ns;
     uint64_t first_done_ns; /* end of the first round on this lane; 0: none has ended */
     struct lane_endings endings;
@@ -204,7 +207,7 @@ struct lane_job_use {
     uint32_t reference;          /* piece whose rounds count, or TABLE_LOAD_CLOCKS; 0: none yet */
     uint32_t states;             /* number of pieces with parameters */
     uint32_t copied;             /* number of pieces with parameters whose replica is complete */
-    /* number of pieces with an update rule, but without a state or a replica */
+    /* number of pieces with an update rule that have neither a state nor a replica */
     uint32_t empty;
 };
 struct lane_piece_use {
@@ -227,7 +230,7 @@ void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_u
 size_t lane_measure_pieces(const struct lane *lane, uint32_t job, struct lane_piece_use *ret_rows,
                            size_t rows_max);
 
-/* A piece that the lane serves, as listed for a coordinator that has restarted. */
+/* A piece that the lane serves, in the list for a coordinator that has restarted. */
 struct lane_held {
     uint32_t job, piece, epoch;
     bool is_frozen; /* the piece was released; an operation may still be posted */

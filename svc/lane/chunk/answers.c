@@ -1,7 +1,7 @@
 /* Late ranks of a piece that stores its newest result receive this result while further rounds are
  * computed. The piece has two areas: a round writes to one, while late ranks receive the result in
- * the other. An answer whose last chunk is posted needs no area: the chunk is in the slot of the
- * worker. Such an answer is never given up. RULES.md: A16, A88. */
+ * the other. An answer whose last chunk is posted needs no area, because the chunk is in the slot
+ * of the worker. Such an answer is never ended early. RULES.md: A16, A88. */
 #include "svc/lane/chunk/answers.h"
 
 #include "svc/base/clock.h"
@@ -24,7 +24,8 @@ static bool answer_reads(const struct rank *rank, const char *result)
     return s->rank == rank && s->result == result && !is_sent;
 }
 
-/* Returns the time of the last progress of answers that read the result; 0: there are none. */
+/* Returns the time of the last progress of the answers that read the result; 0: no answer reads the
+ * result. */
 static uint64_t answers_moved_ns(const struct piece *p, const char *result)
 {
     uint64_t moved_ns = 0;

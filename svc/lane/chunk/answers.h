@@ -1,5 +1,5 @@
-/* Stored results of a piece whose rounds do not need all ranks: which of them the next round
- * overwrites. */
+/* Chooses which stored result the next round overwrites, for a piece whose rounds do not need all
+ * ranks. */
 #ifndef GRADPOOL_LANE_CHUNK_ANSWERS_H
 #define GRADPOOL_LANE_CHUNK_ANSWERS_H
 

@@ -1,8 +1,8 @@
 /* Table of operations: how a round computes results from inputs. A new operation is a new row.
  *
- * A round has steps. Each step reduces the inputs of one or all members to one block, and sends the
- * block to one or all members. An operation whose inputs and results are not divided into blocks
- * has one step. */
+ * A round has steps. Each step reduces the inputs of one member or of all members to one block, and
+ * sends the block to one member or to all members. An operation whose inputs and results are not
+ * divided into blocks has one step. */
 #ifndef GRADPOOL_LANE_CHUNK_OPERATION_H
 #define GRADPOOL_LANE_CHUNK_OPERATION_H
 
@@ -19,13 +19,14 @@ struct operation {
     enum operation_inputs inputs;
     enum reduce_operation reduce;
     bool divides; /* the sum is divided once, at the end, by the number of inputs */
-    /* an input has one block for each member, and each member receives its block of every input */
+    /* an input consists of one block for each member, and each member receives its block of every
+     * input */
     bool splits;
-    bool collects; /* a result has one block from each member */
+    bool collects; /* a result consists of one block from each member */
     bool updates;  /* the result is the updated parameters */
-    bool saves;    /* a result has one block for each array of the state */
-    /* an input has one block for each array of the state; the result is the first block, the
-     * parameters */
+    bool saves;    /* a result consists of one block for each array of the state */
+    /* an input consists of one block for each array of the state; the result is the first block,
+     * the parameters */
     bool restores;
 };
 

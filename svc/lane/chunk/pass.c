@@ -102,8 +102,8 @@ static const void *own_input(const struct transfer *t)
 /* ---- reading ---- */
 
 /* Posts a read. Over shared memory a read is posted only after the mapping of the input has failed,
- * and the read fails, too. The lane therefore allocates no window for this read: the job may have
- * no memory for a window (A17). */
+ * and the read fails, too. The lane therefore allocates no window for this read, for which the job
+ * might lack memory (A17). */
 static int post_read(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -296,7 +296,7 @@ static void meet(const void *output, size_t bytes)
 }
 
 /* Collects mapped output areas, up to a batch. The result is stored there directly, and copied to
- * all others from the result slot. */
+ * all other output areas from the result slot. */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
                            bool *ret_unmapped)
 {
@@ -333,13 +333,13 @@ static void copy_to_rest(struct transfer *t, uint32_t next)
     }
 }
 
-/* Returns whether the mean is over no gradient, because all weights are 0. */
+/* Returns whether the mean is that of no gradients, because all weights are 0. */
 static bool pass_is_void(const struct piece *p)
 {
     return transfer_divides(p) && p->elements > 0 && p->sources == 0;
 }
 
-/* A mean over no gradient is 0, and an update without a gradient keeps the state. */
+/* The mean of no gradients is 0, and an update without a gradient does not change the state. */
 static void pass_store_void(struct transfer *t, void *const targets[], int count)
 {
     if (parameters_step(t->piece))

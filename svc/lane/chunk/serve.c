@@ -1,9 +1,10 @@
-/* Writes the parameters after a round, or the result of a sum, to a late rank: one outside the
- * round's set. A taker gets a word behind the last chunk, because it has named the round. Any other
- * late rank gets CLOSED alone, so it never has a result without its round. Before each chunk for a
- * taker the state is checked again: if a later round has written to the state, the taker gets the
- * number of the newest round instead. No round writes to a result that any other late rank receives
- * (answers.c). Each worker has at most one posted write. RULES.md: A16, A86, A88, A95. */
+/* Writes the parameters after a round, or the result of a sum, to a late rank, which is a rank
+ * outside the round's set. A taker has requested the result of one round, so it gets a completion
+ * word behind the last chunk. Any other late rank does not know the round yet, so it gets CLOSED,
+ * which names the round, instead of a completion word. Before each chunk for a taker the state is
+ * checked again: if a later round has written to the state, the taker gets the number of the newest
+ * round instead. No round writes to a result that any other late rank receives (answers.c). Each
+ * worker has at most one posted write. RULES.md: A16, A86, A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -51,7 +52,7 @@ static const void *serve_values(const struct serving *s)
 }
 
 /* Sends CLOSED with `round`. If the rank is no taker, or has requested this round, the result is in
- * its memory. Otherwise the taker requests the result of `round` next. */
+ * its memory. A taker that has requested another round requests the result of `round` next. */
 static void serve_answer(struct serving *s, uint64_t round)
 {
     struct rank *rank = s->rank;
@@ -163,9 +164,9 @@ static uint32_t serve_chunk(struct serving *s)
 
 /* ---- one worker ---- */
 
-/* Begins the answer to a rank, with the result that the rank has requested, or with the newest one.
- * If the lane has no result now, the answer is added again when the round in progress has ended. A
- * released piece is served again after a thaw, or by its new owner. */
+/* Begins the answer to a rank, with the result that the rank has requested, or with the newest
+ * result. If the lane has no result now, the answer is added again when the round in progress has
+ * ended. A released piece is served again after a thaw, or by its new owner. */
 static void serve_begin(struct serving *s, struct rank *rank)
 {
     struct piece *p = rank->piece;
@@ -210,8 +211,8 @@ static void serve_fail_overwritten(const struct serving *s)
              p->job->name);
 }
 
-/* Fails the job, because the lane does not have the requested sum. A rank that skipped one sum
- * would have other parameters than the other ranks. */
+/* Fails the job, because the lane does not have the requested sum. A rank without this sum would
+ * have other parameters than the other ranks. */
 static void serve_fail_lost(const struct serving *s)
 {
     const struct piece *p = s->rank->piece;

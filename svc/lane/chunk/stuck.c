@@ -34,8 +34,8 @@ bool stuck_holds(const struct piece *p, const struct rank *rank, uint64_t now_ns
     return p->chunks_active > 0 && stuck_is(rank->worker, now_ns);
 }
 
-/* Returns a worker outside the round's set, to which a write of a result has not completed for too
- * long; NULL: none. The release of the piece waits for this write. */
+/* Returns a worker outside the round's set whose result has been posted for too long without a
+ * completion; NULL: there is no such worker. The release of the piece waits for this write. */
 static const struct worker *stuck_taker(const struct piece *p, uint64_t now_ns)
 {
     const struct rank *rank;

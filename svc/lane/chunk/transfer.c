@@ -23,8 +23,8 @@
 
 /* Length of a chunk in mapped memory. Jobs take turns in units of this length. */
 #define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
-/* Length of a chunk of a sum over many ranks: all inputs and outputs together, at least one page
- * for each. */
+/* Length of a chunk of a sum over many ranks, as the total of all inputs and outputs, each of at
+ * least one page. */
 #define WIDE_CHUNK_BYTES ((2u << 20) / TRANSFER_SHORTER)
 #define CHUNK_BYTES_LEAST (4u << 10)
 
@@ -187,9 +187,9 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* Returns whether the posted reads have the length of one long chunk, which is the maximum at a
- * time. The reads of the next chunk are posted with the results of this chunk (post_place()), so
- * its inputs are summed while they are in the cache. */
+/* Returns whether the posted reads have the length of one long chunk, which is the maximum for
+ * reads that are posted at the same time. The reads of the next chunk are posted with the results
+ * of this chunk (post_place()), so its inputs are summed while they are in the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
     uint64_t bytes = 0;
@@ -338,8 +338,8 @@ static int post_place(struct transfer *t, struct transfer *next)
     return error == -EAGAIN ? 0 : error; /* the rest is posted in the turn of `next` */
 }
 
-/* Posts the copy of the state ahead of the words. When a rank has the result, the copy therefore
- * has the state. */
+/* Posts the copy of the state before the completion words. When a rank has the result, the copy
+ * therefore has the state. */
 static int post_copy(struct transfer *t)
 {
     uint32_t posted;
@@ -354,8 +354,8 @@ static int post_copy(struct transfer *t)
     return error < 0 ? fail_copy(t, error) : 0;
 }
 
-/* Sends the set of the round ahead of the words. Each rank with a result therefore knows the set,
- * and can forward the set to a new leader lane (W13). */
+/* Sends the set of the round before the completion words. Each rank with a result therefore knows
+ * the set, and can forward the set to a new leader lane (W13). */
 static int post_sets(struct transfer *t)
 {
     struct piece *p = t->piece;
@@ -365,7 +365,8 @@ static int post_sets(struct transfer *t)
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
         int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;
-        if (error < 0 && error != -ECONNRESET) /* the write of the word finds the end */
+        /* the write of the completion word returns the end of the connection */
+        if (error < 0 && error != -ECONNRESET)
             return transfer_fail(t, i, error);
     }
     return 0;

@@ -5,7 +5,8 @@
 
 #include "svc/lane/state/parameters.h"
 
-/* Share of a lane's turn for a long chunk. A shorter chunk counts for less, down to 1. */
+/* Number of shares of a lane's turn that a long chunk uses. A shorter chunk uses fewer shares, but
+ * at least 1. */
 #define TRANSFER_SHARE 16
 /* Works on one chunk of the job. Returns the chunk's share of the turn; 0: no work is possible
  * now. */
@@ -14,18 +15,18 @@ uint32_t transfer_turn(struct lane_job *job);
  * calls job_release(). */
 void transfer_progress(struct transfer *t, struct worker *w, int error);
 bool transfer_is_active(const struct lane_job *job);
-/* Returns whether some chunk still has to read this rank's memory, or cannot complete any more. */
+/* Returns whether a chunk still has to read this rank's memory, or cannot complete any more. */
 bool transfer_needs(const struct lane_job *job, uint32_t rank);
 /* Returns whether a chunk of the piece cannot complete because a worker is lost. */
 bool transfer_is_stuck(const struct piece *p);
 /* Handles an error of the member at index `place`, and returns `code`. After -EAGAIN the operation
- * is posted again later. The chunk waits if a lost rank may come back, or if the job is elastic
- * (A40). Otherwise the job fails. */
+ * is posted again later. If a lost rank may connect again, or the job is elastic (A40), the chunk
+ * waits. In all other cases the job fails. */
 int transfer_fail(struct transfer *t, uint32_t place, int code);
-/* Aborts the piece's chunks. Each is freed when none of its operations is posted any more. */
+/* Aborts the piece's chunks. A chunk is freed when none of its operations is posted any more. */
 void transfer_give_up(struct piece *p);
 /* Returns the number of entries in ranks[] that may supply inputs: the members, and a replica
- * holder while a copy is read. */
+ * holder while the lane reads a copy. */
 static inline uint32_t transfer_places(const struct piece *p)
 {
     return p->members + (p->parameters && p->parameters->fetched > 0);

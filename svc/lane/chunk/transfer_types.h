@@ -19,7 +19,7 @@ struct piece;
 #endif
 
 /* States of a chunk. Each pass reads and sums up to REDUCE_SOURCES_MAX inputs; after the last pass
- * the chunk is written. A post is repeated after -EAGAIN, which means a full queue. */
+ * the chunk is written. A post that returns -EAGAIN, because the queue is full, is repeated. */
 enum transfer_state { TRANSFER_FREE, TRANSFER_READING, TRANSFER_SUMMING, TRANSFER_WRITING };
 struct transfer {
     enum transfer_state state;
@@ -39,8 +39,9 @@ struct transfer {
     bool is_last;          /* this is the last chunk of the round */
     uint32_t next_rank;    /* index of the member whose read or write is posted next */
     uint32_t sources;      /* number of inputs of this pass, in input[] */
-    bool has_partial;      /* the partial slot has the result of earlier passes */
-    bool is_posted;        /* all operations of this state are posted */
+    /* the slot for the partial result contains the result of earlier passes */
+    bool has_partial;
+    bool is_posted; /* all operations of this state are posted */
     /* an operation has failed; the CLOSED event of the connection decides how the round ends */
     bool is_broken;
     bool is_given_up;     /* the round was aborted; the transfer is freed when nothing is posted */

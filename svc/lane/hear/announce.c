@@ -164,7 +164,8 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
 __attribute__((format(printf, 4, 5))) static void
 refuse(struct worker *w, const struct record_ready *ready, int code, const char *format, ...)
 {
-    char text[2 * RECORD_TEXT_BYTES]; /* an ERROR cuts a longer text, and marks the cut */
+    /* an ERROR record shortens a longer text, and marks the end of the shortened text */
+    char text[2 * RECORD_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
@@ -294,7 +295,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
 }
 
 /* Returns whether the announcement repeats an earlier one. A repeated announcement has no effect in
- * any state of the round (W3), because the lane answers the first one. */
+ * any state of the round (W3), because the lane answers the first announcement. */
 static bool is_repeated(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
     struct rank *rank = piece_rank(p, w->number);
@@ -313,11 +314,11 @@ static void place_in_round(struct rank *rank, struct announcement *a)
         round_answer_late(rank, a);
 }
 
-/* Removes the pending COMMIT that a worker with an announcement of `round` no longer needs: the
- * COMMIT of the previous round, because the result of `round` implies it (W4). A rank of an elastic
- * job may leave before that result, so the COMMIT of the previous round stays. The worker has the
- * result of the previous round, so the COMMIT of the round before that one is not needed, and its
- * place is needed for the announcement. */
+/* Removes the pending COMMIT that a worker with an announcement of `round` no longer needs. In a
+ * job that is not elastic, this is the COMMIT of round - 1, because the result of `round` implies
+ * this COMMIT (W4). A rank of an elastic job may leave before that result, so the COMMIT of round -
+ * 1 stays, and the COMMIT of round - 2 is removed: the worker has the result of round - 1, and the
+ * announcement needs the place of that COMMIT. */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
     uint64_t former = round - (rank->piece->job->is_elastic ? 2 : 1);
@@ -326,8 +327,8 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&a->tell_link);
 }
 
-/* Returns whether the lane may store a payload of the round: only for the open round, and for the
- * next one, which opens soon. A held piece opens no further round on this lane. */
+/* Returns whether the lane may store a payload of the round. This must be the open round, or the
+ * next round, which opens soon. A held piece opens no further round on this lane. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
@@ -433,9 +434,9 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
-/* Returns whether other ranks wait for this rank. While the lane collects standings, they wait for
- * the standing of the rank; otherwise they wait for its announcement of the round. `round` 0: a
- * late worker asks about the open round. */
+/* Returns whether other ranks wait for this rank. While the lane collects standings, the other
+ * ranks wait for the standing of this rank, and afterwards for its announcement of the round.
+ * `round` 0: a late worker asks about the open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)

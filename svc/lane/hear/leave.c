@@ -45,13 +45,15 @@ static void rank_leave(struct rank *rank)
 }
 
 /* Handles a goodbye. A round in progress has read all inputs and can complete; a round that still
- * waits for this rank cannot. */
+ * waits for this rank cannot complete. */
 void worker_leave(struct worker *w, bool after_failure)
 {
     struct lane_job *job = w->job;
     w->state = WORKER_LEFT;
     if (after_failure || job->is_elastic)
-        return; /* the other ranks receive the failure itself, or the coordinator's decision */
+        /* the other ranks receive the failure after which this worker leaves, or the coordinator's
+         * decision about the elastic job */
+        return;
     job->has_left = true;
     list_for_each_safe_entry (struct piece, p, &job->pieces, link) {
         struct rank *rank = piece_rank(p, w->number);

@@ -5,8 +5,8 @@
 #include "svc/lane/types.h"
 
 /* Handles a goodbye. Rounds that wait for this rank fail. In an elastic job no round fails, because
- * the coordinator decides. With `after_failure` no round fails either: the other ranks also receive
- * the error after which the worker leaves. */
+ * the coordinator decides how the job continues. With `after_failure` no round fails either: the
+ * other ranks also receive the error after which the worker leaves. */
 void worker_leave(struct worker *w, bool after_failure);
 
 /* Handles goodbyes that ranks have sent to the coordinator. `left`: bitmap (RECORD_MISSING_WORDS

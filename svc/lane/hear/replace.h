@@ -6,8 +6,8 @@
 
 /* Ends the old connection of a worker that has sent a valid ticket again, and drops the
  * announcements of that connection; the caller can then accept the new one. An old connection that
- * ends by itself (after a goodbye, or over shared memory) is left alone. A worker whose connection
- * breaks too often fails its job, unless the job is elastic. */
+ * ends by itself (after a goodbye, or over shared memory) is not ended by this call. A worker whose
+ * connection breaks too often fails its job, unless the job is elastic. */
 void replace_connection(struct worker *w);
 /* Handles the CLOSED event of a connection that replace_connection() has ended. */
 void replace_ended(struct lane_job *job);

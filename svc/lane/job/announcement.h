@@ -26,15 +26,16 @@ struct announcement {
     uint64_t output_offset, output_stride;
     const struct operation *operation;
     uint32_t root, priority;
-    uint32_t weight; /* of the input in a mean or an update; 0: the input is not read */
+    uint32_t weight; /* weight of the input in a mean or an update; 0: the input is not read */
     float loss;      /* NaN: the worker has not sent a loss */
     /* the input itself (W6), in the inbox or in a receive buffer; NULL: none */
     const void *payload;
     uint32_t inbox_bytes; /* bytes that the payload uses in the inbox; 0: none */
 };
 
-/* CHOSEN: the set that the round has decided; COMMIT follows. BACKED: a replica has the state of a
- * round; this message answers no announcement. */
+/* CHOSEN sends the set of ranks that the round has decided; COMMIT follows. BACKED informs a
+ * replica holder that its replica has the state of a round; this message answers no
+ * announcement. */
 enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED };
 
 #endif

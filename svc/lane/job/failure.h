@@ -8,7 +8,7 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
 /* Fails the job because the worker has broken the protocol, and disconnects the worker. `why`: a
- * noun with its fault. */
+ * noun and its fault, such as "a record of an unknown type". */
 void job_evict(struct worker *w, const char *why);
 
 #endif

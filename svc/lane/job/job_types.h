@@ -42,15 +42,16 @@ struct breaks {
     uint64_t until_ns; /* deadline of the reconnect, in state WORKER_AWAY */
 };
 
-/* Sums of one round over all sampled blocks of a job on a lane, and the record with these sums.
- * Also counts over all rounds that this lane has led. */
+/* Sums over all sampled blocks of a job on a lane in one round, and the record with these sums.
+ * `counts` has counts over all rounds of the job that this lane has led. */
 struct sampling {
     uint32_t pieces; /* number of pieces with a sample */
     uint32_t blocks; /* sampled blocks of all these pieces */
     uint32_t shift;  /* one block in 2^shift is in the sample */
     uint32_t done;   /* number of pieces in the sums below */
-    uint64_t round;  /* round of the job of the sums below */
-    uint32_t inputs; /* gradients of each piece in `round`; 0: the pieces differ */
+    uint64_t round;  /* round of the job to which the sums below belong */
+    /* number of gradients of each piece in `round`; 0: the pieces have different numbers */
+    uint32_t inputs;
     double squares, mean, product;
     struct record_measure told;
     struct worker *told_to; /* rank to which `told` is to be sent; NULL: none */

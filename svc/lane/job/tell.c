@@ -1,6 +1,7 @@
 /* Messages of a lane to its workers, apart from results: COMMIT (sent in batches), CLOSED, CHOSEN,
- * BACKED and ERROR. No memory is allocated: a message is a mark on the announcement that it
- * answers. A worker that does not read its messages delays no other worker (W10). RULES.md: A6. */
+ * BACKED and ERROR. No memory is allocated: a pending message is stored as a flag of the
+ * announcement that the message answers. A worker that does not read its messages delays no other
+ * worker (W10). RULES.md: A6. */
 #include "svc/lane/job/tell.h"
 
 #include "svc/lane/state/parameters.h"
@@ -85,8 +86,8 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* The ring of sets may have lost an old set. Messages of other pieces have then sent this set
- * before. */
+/* The ring of sets may no longer contain an old set. This set was then sent before, with messages
+ * of other pieces. */
 int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
@@ -101,7 +102,7 @@ int tell_set_now(struct worker *w, uint64_t round)
 
 /* Sends CLOSED. A leader lane sends the set of the round first: after a move, the ranks may not
  * have received the set from the former owner (A29). If the send queue has no room for both
- * records, both wait. */
+ * records, neither record is sent yet. */
 static int send_closed(struct worker *w, struct announcement *a)
 {
     struct record_closed closed = {
@@ -137,8 +138,8 @@ static int send_chosen(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* Sends as many COMMITs as one record can contain. The rest stays in the list until the next record
- * is sent. */
+/* Sends as many COMMITs as one record can contain. The other COMMITs stay in the list until the
+ * next record is sent. */
 static int send_commits(struct worker *w)
 {
     struct record_commit commit = {.kind = RECORD_COMMIT};

@@ -1,5 +1,6 @@
-/* Messages of a lane to its workers, apart from results. Each function marks the announcement, and
- * tell_flush() sends the messages. Functions whose name ends in _now send at once. RULES.md: A6. */
+/* Messages of a lane to its workers, apart from results. Each function stores the message as a flag
+ * of the announcement, and tell_flush() sends the messages. Functions whose name ends in _now send
+ * at once. RULES.md: A6. */
 #ifndef GRADPOOL_LANE_JOB_TELL_H
 #define GRADPOOL_LANE_JOB_TELL_H
 
@@ -23,7 +24,7 @@ void tell_measure(struct worker *w, const struct record_measure *told);
 /* Sends BACKED: the replica named by announcement `a` has the state after `round`. */
 void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
 void tell_error(struct worker *w, struct announcement *a);
-/* Sends ERROR without a word, which means that every request of the job has failed. */
+/* Sends an ERROR that names no request, so that the worker fails every request of the job. */
 void tell_job_failure(struct worker *w);
 /* Sends an ERROR that answers no announcement. Returns 0, or -EAGAIN if the send queue is full; the
  * error is not stored. */
@@ -33,7 +34,7 @@ int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
  * send queue is full, or -ECONNRESET. The worker must be connected. */
 int tell_set_now(struct worker *w, uint64_t round);
 /* Sends the waiting messages of all workers while the send queues have room. Unsent messages stay
- * marked. */
+ * pending. */
 void tell_flush(struct lane *lane);
 
 #endif

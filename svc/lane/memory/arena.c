@@ -18,7 +18,7 @@
 struct count {
     size_t bytes, limit_bytes; /* limit_bytes 0: no limit */
     size_t account_limit_bytes;
-    int lack; /* why the last failed allocation failed, for arena_lack() */
+    int lack; /* error of the last failed allocation, for arena_lack() */
 };
 
 /* A block that another thread has allocated in advance. */
@@ -139,7 +139,7 @@ static void *grow(extent_hooks_t *hooks, void *new_address, size_t bytes, size_t
     return memory;
 }
 
-/* Writes a name such as "arena.3.destroy". */
+/* Writes the name of a jemalloc control, such as "arena.3.destroy". */
 static const char *name_of(const struct arena *arena, const char *format, char buffer[64])
 {
     snprintf(buffer, 64, format, arena->index);

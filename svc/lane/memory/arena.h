@@ -1,6 +1,6 @@
 /* The memory of one lane, with counters. A lane allocates only from its own arena, in which each
- * job has an account. The bytes of lane and job are therefore always known, are on the lane's NUMA
- * node, and are freed together.
+ * job has an account. The number of bytes of each lane and job is therefore always known. The
+ * memory is on the lane's NUMA node, and is freed together.
  *
  * Threads: the lane's thread allocates and frees. Any thread may call arena_allocated_bytes(),
  * arena_prepare(), arena_warm() and arena_forget_prepared(). */

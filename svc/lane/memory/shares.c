@@ -1,6 +1,6 @@
 /* Counts each tenant's use of the process's address space, mappings and descriptors. Owns the
- * counters for the whole life of the process, protected by one lock. A tenant that uses nothing has
- * no row. RULES.md: A76. */
+ * counters, which exist until the process ends and are protected by one lock. A tenant that uses
+ * nothing has no row. RULES.md: A76. */
 #include "svc/lane/memory/shares.h"
 
 #include "svc/base/list.h"
@@ -15,8 +15,8 @@
 /* Address space of a process on x86-64: 47 bits. */
 #define ADDRESS_SPACE_BYTES (UINT64_C(1) << 47)
 #define MAPPINGS_DEFAULT 65530
-/* Divisors of a resource: the part for the process itself, the part that is reserved for tenants
- * with little, and the part up to which a tenant has little. */
+/* Divisors of a resource. They give the part for the process itself, the part that is reserved for
+ * tenants that use little, and the limit up to which the use of a tenant is little. */
 #define PART_PROCESS 16
 #define PART_KEPT 8
 #define PART_LITTLE 128
@@ -114,8 +114,8 @@ static bool has_nothing(const struct tenant_share *share)
     return sum == 0;
 }
 
-/* Adds `more`, but the result is at least 0. If memory for a tenant's row was missing, fewer bytes
- * were added than are subtracted later. */
+/* Adds `more`, but the result is at least 0. If the process had no memory for a tenant's row, some
+ * use of the tenant was not added, but is subtracted later. */
 static void add(uint64_t *used, int64_t more)
 {
     *used = more < 0 && (uint64_t)-more > *used ? 0 : *used + (uint64_t)more;

@@ -1,6 +1,6 @@
 /* Tenants' shares of limited resources of an aggregator process: address space, mappings and
- * descriptors. Any thread may call these functions. Lending and connecting lock a mutex. RULES.md:
- * A76. */
+ * descriptors. Any thread may call these functions. The functions that add or check a use lock a
+ * mutex. RULES.md: A76. */
 #ifndef GRADPOOL_LANE_MEMORY_SHARES_H
 #define GRADPOOL_LANE_MEMORY_SHARES_H
 

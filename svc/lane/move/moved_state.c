@@ -21,7 +21,7 @@
 
 /* Head of a moved state, little endian like all records. The clock of each member follows, then the
  * numbers of takers_save(), then the array. With parameters, the array consists of the arrays of a
- * state, one after another; with `has_before`, the previous state precedes the committed one. */
+ * state, one after another; with `has_before`, the previous state precedes the committed state. */
 struct head {
     uint32_t magic;
     uint32_t members;
@@ -93,8 +93,8 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
 
-/* Returns the number of results that move. If an elastic job may have to repeat the round of its
- * only stored result, this result moves, too. */
+/* Returns the number of results that move. A result also moves if it is the only stored result and
+ * an elastic job may have to repeat its round. */
 static uint8_t kept_results(const struct piece *p)
 {
     uint64_t newest = committed(p), room = kept_room(p);

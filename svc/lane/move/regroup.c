@@ -37,7 +37,9 @@ static void let_go(struct worker *w)
     forget_grants(w->job, w->number);
     if (!w->conn) {
         w->state = WORKER_ABSENT;
-        rows_forget(w); /* a rank that has never connected is a member of all tables, too */
+        /* a rank that has never connected is also a member of all tables, so it is removed from
+         * them */
+        rows_forget(w);
         job_wake(w->job);
         return;
     }

@@ -14,7 +14,7 @@ void lane_set_elastic(struct lane *lane, uint32_t job);
  * aborted. Unknown jobs are ignored. */
 void lane_let_go(struct lane *lane, uint32_t job, const uint64_t *gone);
 
-/* Like lane_place() with `recovering`, but a piece may already be here: frozen, and under an
+/* Like lane_place() with `recovering`, but a piece may already be on this lane, frozen and under an
  * earlier epoch. Such a piece keeps its state for the new ranks. Returns 0, -ENOENT for an unknown
  * job, -EBUSY if a piece is not frozen, or an error of lane_place(). After an error some pieces may
  * have their new ranks; the call may be repeated. */

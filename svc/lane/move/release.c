@@ -1,6 +1,6 @@
 /* Releases pieces while their job trains. A released piece completes the round that has begun, and
- * begins no other. "Frozen" is not a separate state: a released piece without a round in progress
- * is frozen. A piece is thawed only on request. RULES.md: A26, A38; M3 of migrator. */
+ * begins no other round. "Frozen" is not a separate state: a released piece without a round in
+ * progress is frozen. A piece is thawed only on request. RULES.md: A26, A38; M3 of migrator. */
 #include "svc/lane/move/release.h"
 
 #include "svc/base/clock.h"
@@ -34,8 +34,8 @@ static int find_all(struct lane_job *job, const uint32_t *pieces, size_t count)
 
 /* ---- the time of the release ---- */
 
-/* Longest wait for a good time. The wait also ends if a piece does not begin a round within twice
- * the usual time (expected_ns()). */
+/* Longest wait for a good time for the release. The wait also ends if a piece does not begin a
+ * round within twice the usual time (expected_ns()). */
 #define WISH_NS_MAX (2 * NS_PER_S)
 
 static uint64_t expected_ns(const struct piece *p)
@@ -94,8 +94,8 @@ static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_
     return phase;
 }
 
-/* Returns whether the pieces are between two iterations. In the middle of an iteration, at least
- * one piece began its last round nearly one iteration ago. The function compares times, because
+/* Returns whether the pieces are between two iterations. In the middle of an iteration, there is a
+ * piece that began its last round nearly one iteration ago. The function compares times, because
  * pieces may have had different numbers of rounds before: broadcasts count, too. */
 static bool is_behind_all(const struct phase *phase)
 {

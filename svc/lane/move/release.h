@@ -11,13 +11,14 @@
  * until the next announcement. `moving_news` is called when a call of lane_may_release() is useful
  * (A38). `ret_wish` is passed to lane_may_release(). Returns 0 or an error of lane_release(). */
 struct lane_wish {
-    uint64_t rounds;   /* sum of the pieces' open rounds at the time of the request */
+    /* sum of the numbers of the pieces' open rounds at the time of the request */
+    uint64_t rounds;
     uint64_t until_ns; /* deadline at which the pieces are released in any case */
 };
 int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
               uint64_t now_ns, struct lane_wish *ret_wish);
-/* Returns 1 if the pieces are between two iterations and have had a round since the wish, or if the
- * wish has expired; otherwise 0, or an error of lane_is_releasing(). */
+/* Returns 1 if the pieces are between two iterations and each has had a round since the request, or
+ * if the deadline of the request has passed; otherwise 0, or an error of lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);
 /* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing.
@@ -30,8 +31,9 @@ int lane_may_move(struct lane *lane, uint32_t job, const uint32_t *pieces, size_
  * an error; after an error no piece is released. -ENOENT: the lane does not have a piece.
  * -ECONNABORTED: the job has failed. Releasing a piece twice has no effect. */
 int lane_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
-/* Returns how many of the first pieces are frozen: no read or write of them is posted. A frozen
- * piece stays frozen until it is thawed or dropped. */
+/* Returns the number of frozen pieces at the beginning of the list. A piece is frozen if it is
+ * released and none of its reads and writes is posted. A frozen piece stays frozen until it is
+ * thawed or dropped. */
 size_t lane_rested(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* Returns 0 if all pieces are released, or their release is pending. -ECANCELED: a piece was thawed
  * or dropped after the request. -ECONNABORTED: the job has failed. */

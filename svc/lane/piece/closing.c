@@ -1,7 +1,7 @@
 /* Owns struct closing: the state of the rule, and the moment of its next decision. Reports to the
- * rule only what this lane has seen, so a new owner of the piece measures the times of all ranks
- * again. The first round includes the start of the workers, so its times are dropped. RULES.md:
- * A96; packer/backup/README.md: BK1 to BK12. */
+ * rule only events on this lane, so a new owner of the piece measures the times of all ranks again.
+ * The first round includes the start of the workers, so its times are dropped. RULES.md: A96;
+ * packer/backup/README.md: BK1 to BK12. */
 #include "svc/lane/piece/closing.h"
 
 #include "packer/backup/backup.h"
@@ -20,7 +20,7 @@ struct closing {
     uint8_t reason;
     uint32_t inputs;            /* gradients of the last closed round */
     double loss, rate;          /* loss and learning rate of the last closed round; NaN: unknown */
-    struct record_measure sums; /* sums of `lanes` lanes, for round `round` */
+    struct record_measure sums; /* sums over `lanes` lanes for round `round` */
     enum backup_rule rule;
 };
 
@@ -104,7 +104,7 @@ static uint32_t closing_place_of(const struct rank *rank)
 static void closing_hear(const struct rank *rank, bool is_of_open)
 {
     struct closing *c = closing_of(rank->piece);
-    /* an error of this call means that the rank has left */
+    /* the rule returns an error if the rank has left, and the error is ignored */
     if (c)
         (void)backup_announced(c->backup, closing_place_of(rank), is_of_open,
                                rank->piece->job->lane->now_ns);

@@ -6,7 +6,8 @@
 
 #include "svc/lane/types.h"
 
-/* Returns whether the terms, NULL for none, are possible for the number of ranks. */
+/* Returns whether the terms are possible for the number of ranks. NULL: no backup workers, which is
+ * always possible. */
 bool closing_is_sound(const struct backup_terms *terms, uint32_t ranks);
 /* Creates the rule of a piece that leads the rounds of its job. If the quorum alone closes rounds,
  * no rule is created. The terms must be sound. Returns 0 or -ENOMEM. */
@@ -15,7 +16,7 @@ void closing_free(struct piece *p);
 /* Returns whether the piece has a rule. */
 bool closing_is_here(const struct piece *p);
 
-/* Functions below ignore a piece without a rule. */
+/* The functions below do nothing for a piece without a rule. */
 
 /* Reports that the rank has announced the open round. Ignored if the round has started. */
 void closing_arrived(const struct rank *rank);
@@ -23,9 +24,9 @@ void closing_arrived(const struct rank *rank);
 void closing_late(const struct rank *rank);
 /* Reports that the rank, which was outside a set, begins its next gradient. */
 void closing_began(const struct rank *rank);
-/* Returns whether the open round closes now. Called when the round has the least number of
+/* Returns whether the open round closes now. Called when the round has the minimum number of
  * gradients for a close. After false the lane calls again after the next announcement, or when the
- * wait of the piece ends (waits.h). A round whose set is known already closes at once. */
+ * wait of the piece ends (waits.h). A round whose set is already known closes at once. */
 bool closing_allows(struct piece *p);
 /* Returns the reason of the last permission, a value of enum record_reason. The piece has a
  * rule. */

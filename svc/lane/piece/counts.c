@@ -1,4 +1,4 @@
-/* Owns struct counts. Counts what the leading piece decides and decides nothing. */
+/* Owns struct counts. Counts the decisions of the leading piece, and makes no decision. */
 #include "svc/lane/piece/counts.h"
 
 #include "svc/lane/piece/closing.h"

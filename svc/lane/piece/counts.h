@@ -15,14 +15,15 @@ int counts_create(struct piece *p);
 /* Called when the piece stops leading the rounds. The counts remain. */
 void counts_forget_piece(const struct piece *p);
 void counts_free(struct lane_job *job);
-/* Counts a round of the leading piece, which closes with the ranks that have parts, for a reason of
- * enum record_reason. A round that a former owner has closed is not counted again. */
+/* Counts a round of the leading piece. The round closes with the ranks that take part; `reason` is
+ * a value of enum record_reason. A round that a former owner has closed is not counted again. */
 void counts_closed(struct piece *p, uint8_t reason);
 
 /* One row of counts_measure(). Each field has 64 bits, so that a row has no padding. */
 struct counts_rank {
-    uint64_t counted, dropped; /* number of rounds with a gradient of the rank, and without */
-    uint64_t scale_ns;         /* mean time of the rank's gradients; 0: no rule measures it here */
+    /* number of rounds with a gradient of the rank, and number of rounds without */
+    uint64_t counted, dropped;
+    uint64_t scale_ns; /* mean time of the rank's gradients; 0: no rule measures it here */
 };
 struct counts_row {
     uint64_t job, ranks; /* `ranks`: number of entries in of[] */
@@ -35,8 +36,8 @@ static inline size_t counts_row_bytes(uint64_t ranks)
 {
     return sizeof(struct counts_row) + ranks * sizeof(struct counts_rank);
 }
-/* Writes the rows of all jobs with counts, in the order of lane_measure(), one behind the other, as
- * far as they fit into `bytes`. Returns the bytes of all rows. */
+/* Writes the rows of all jobs with counts, in the order of lane_measure() and without gaps, as far
+ * as they fit into `bytes`. Returns the bytes of all rows. */
 size_t counts_measure(const struct lane *lane, void *ret_rows, size_t bytes);
 
 #endif

@@ -1,17 +1,19 @@
-/* The results that a piece stores: a ring of the newest ones if its sums follow the sets of a job
- * (A95), otherwise one. A piece that sends its result to late ranks has a second area, so that a
- * round does not overwrite a result that a late rank is receiving (A16). */
+/* The results that a piece stores. If its sums use the sets of the job's rounds (A95), the results
+ * are a ring of the newest results; otherwise the piece stores one result. A piece that sends its
+ * result to late ranks has a second area, so that a round does not overwrite a result that a late
+ * rank is receiving (A16). */
 #ifndef GRADPOOL_LANE_PIECE_KEPT_H
 #define GRADPOOL_LANE_PIECE_KEPT_H
 
 #include "svc/lane/types.h"
 
 /* Values of kept_use. The open round writes its result to the second area of `kept`, otherwise to
- * the first. The other area has the result of the round before. */
+ * the first. The other area contains the result of the previous round. */
 #define KEPT_SECOND 1u
 #define KEPT_BOTH 2u
 
-/* Returns the number of results that the piece keeps for ranks, and that move with the piece. */
+/* Returns the number of results that the piece stores for late ranks. These results also move with
+ * the piece. */
 static inline uint64_t kept_room(const struct piece *p)
 {
     return p->terms.lag > 0 ? p->terms.lag : 1;
@@ -33,8 +35,8 @@ static inline uint64_t kept_bytes(const struct lane_terms *terms, uint64_t piece
     bool stores = terms->quorum != QUORUM_ALL && !terms->rule;
     return stores ? kept_areas(terms) * piece_bytes : 0;
 }
-/* Returns whether the piece sends its newest stored result to late ranks. A piece that follows the
- * job's sets sends the result of the round that the rank requests. */
+/* Returns whether the piece sends its newest stored result to late ranks. A piece whose rounds use
+ * the job's sets sends the result of the round that the rank requests. */
 static inline bool kept_is_answer(const struct piece *p)
 {
     return kept_has_spare(&p->terms) && p->kept && p->job->servings;
@@ -45,7 +47,7 @@ static inline char *kept_result(const struct piece *p, uint64_t round)
     uint64_t place = (p->kept_use & KEPT_SECOND) + round % kept_room(p);
     return p->kept + place * piece_bytes(p, p->elements);
 }
-/* Returns the other area than kept_result(). For pieces with kept_is_answer(). */
+/* Returns the area that kept_result() does not return. For pieces with kept_is_answer(). */
 static inline char *kept_other(const struct piece *p)
 {
     return p->kept + (1 - (p->kept_use & KEPT_SECOND)) * piece_bytes(p, p->elements);

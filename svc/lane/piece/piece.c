@@ -80,7 +80,8 @@ static uint64_t step_bytes(const struct piece *p)
     return 2 * (uint64_t)p->members * piece_bytes(p, p->elements);
 }
 
-/* Allocates the memory for the terms of the piece, or takes it over from the piece `before`. */
+/* Allocates the memory that the terms of the piece need, or takes over the memory of the piece
+ * `before`. */
 static int make_kept(struct piece *p, struct piece *before)
 {
     struct lane_job *job = p->job;
@@ -193,7 +194,7 @@ int piece_place(struct lane_job *job, const struct lane_piece *spec, uint32_t ep
 }
 
 /* Copies the clocks of the ranks. With clocks the lane knows the round of each rank, so the piece
- * continues at once. A new rank starts at the slowest clock. */
+ * continues at once. A new rank starts with the lowest clock of the ranks. */
 static void carry_clocks(struct piece *p, struct piece *before)
 {
     if (before->round == 0)

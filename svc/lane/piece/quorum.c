@@ -26,8 +26,8 @@ static struct record_chosen *choice_of(struct lane_job *job, uint64_t round)
     return &job->choices[round % CHOICES_PER_JOB];
 }
 
-/* An announcement has the low half of the number of the round. The lane selects the full
- * number that is nearest to the newest known set. */
+/* An announcement contains only the low half of the round number. The lane selects the full number
+ * that is nearest to the newest known set. */
 void quorum_learn(struct piece *p, const struct operation *operation, uint32_t root)
 {
     uint64_t newest = 0;
@@ -95,8 +95,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* Without the set of the last round, a new owner could not distinguish a rank that lacks the COMMIT
- * from a rank outside the set (W12). */
+/* Without the set of the last round, a new owner could not distinguish a rank of the set that has
+ * not received COMMIT from a rank outside the set (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
@@ -162,7 +162,7 @@ bool round_has_quorum(struct piece *p)
     case QUORUM_CHOSEN:
         if (quorum_is_whole(p))
             return p->announced == p->members;
-        return p->is_copy || all_chosen_are_here(p); /* the result exists already */
+        return p->is_copy || all_chosen_are_here(p); /* the result already exists */
     case QUORUM_STALE:
     case QUORUM_ANY: return somebody_takes_part(p);
     }
@@ -190,7 +190,7 @@ bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left)
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
 {
     struct record_chosen *choice = choice_of(job, chosen->round);
-    /* no lane sums several gradients of a rank yet */
+    /* lanes cannot sum several gradients of one rank */
     if (chosen->form != RECORD_FORM_RANKS || !round_set_is_within(chosen, job->workers_count))
         return -EINVAL;
     bool is_other = !round_set_is_same(choice, chosen);

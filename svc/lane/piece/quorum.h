@@ -15,8 +15,8 @@ static inline bool quorum_is_loose(const struct piece *p)
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
 /* Returns the number of the job's round that corresponds to a round of the piece; 0: unknown. In a
- * piece with FOLLOWS_ROUNDS, some rounds are no rounds of the job; such a round has the number of
- * the next round of the job. */
+ * piece with FOLLOWS_ROUNDS, some rounds are no rounds of the job; for such a round the number of
+ * the job's next round is returned. */
 static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
 {
     if (!piece_follows(p))
@@ -36,12 +36,13 @@ static inline bool quorum_is_whole(const struct piece *p)
 {
     return piece_follows(p) && p->operation && !quorum_follows(p, p->operation);
 }
-/* Sets the number of the job's open round, if it is unknown, from an announcement of that round:
- * `root` has the low half. */
+/* Sets the number of the job's open round, if this number is unknown, from an announcement of that
+ * round. The field `root` of the announcement contains the low half of the number. */
 void quorum_learn(struct piece *p, const struct operation *operation, uint32_t root);
 /* Returns the round that the rank may announce next. */
 uint64_t quorum_round(const struct piece *p, const struct rank *rank);
-/* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all have left. */
+/* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all ranks have
+ * left. */
 uint64_t quorum_slowest_clock(const struct piece *p);
 /* Returns the rank's announcement of this round, unless a round has used it or a message has
  * answered it; otherwise NULL. */

@@ -20,8 +20,8 @@ void piece_rest(struct piece *p);
 /* Finds a frozen piece. Returns 0, -ENOENT if it is not here, -EBUSY if it is not frozen, or
  * -ECONNABORTED if the job has failed. */
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
-/* Called after a round of the job. Calls release_tell() if pieces wait for a release and no round
- * is in progress. */
+/* Called after a round of the job. If pieces wait for a release and no round is in progress, calls
+ * release_tell(). */
 void release_note(struct lane_job *job);
 
 #endif

@@ -1,9 +1,9 @@
-/* Takers (ranks outside a set): the rounds whose results they receive, and the wait of later rounds
- * for takers. If lanes update parameters, they store the states of two rounds, so the close of
- * round r + 2 overwrites the results of round r. The leader lane therefore delays this close, for a
- * limited time, while a rank receives the results of round r. If lanes only sum, they store the
- * results of `lag` rounds, and the leader lane waits for each rank without a limit. Owns struct
- * takers. RULES.md: A87, A95. */
+/* Takers are ranks outside a set. This file stores the rounds whose results they receive, and
+ * decides how long later rounds wait for takers. If lanes update parameters, they store the states
+ * of two rounds, so the close of round r + 2 overwrites the results of round r. The leader lane
+ * therefore delays this close, for a limited time, while a rank receives the results of round r. If
+ * lanes only sum, they store the results of `lag` rounds, and the leader lane waits for each rank
+ * without a limit. Owns struct takers. RULES.md: A87, A95. */
 #include "svc/lane/piece/takers.h"
 
 #include "svc/base/clock.h"
@@ -15,26 +15,27 @@
 /* Number of rounds whose times are stored. The usual time is their median, so one long pause of all
  * ranks has no effect. */
 #define SPANS 16
-/* The shortest wait, and the wait before a round was measured: time for the thread of a worker to
- * be scheduled. */
+/* The shortest wait, which is also the wait before a round was measured. The kernel schedules a
+ * thread of a worker within this time. */
 #define WAIT_LEAST_NS (10 * NS_PER_MS)
-/* Number of rounds that a taker receives after one announcement. Then the taker begins its next
- * gradient, even if a newer round has been committed. Without this limit, a rank whose memory is
- * slower than a round would never begin a gradient. */
+/* Number of rounds that a taker receives after one announcement. After these rounds the taker
+ * begins its next gradient, even if a newer round has been committed. Without this limit, a rank
+ * whose memory is slower than a round would never begin a gradient. */
 #define TRIES_MAX 2
-/* A wait is in vain if the rank has not received the results until the end of the wait. Each wait
- * in vain doubles the next wait for this rank, up to DOUBLINGS_MAX times. A slow rank thus gets
- * enough time, and a stopped rank delays only one round. */
+/* A wait has failed if the rank has not received the results by the end of the wait. Each failed
+ * wait doubles the next wait for this rank, up to DOUBLINGS_MAX times. A slow rank thus gets enough
+ * time, and a stopped rank delays only one round. */
 #define DOUBLINGS_MAX 6
 #define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2)) /* the doubled time does not overflow */
 
 struct taker {
     uint64_t round;  /* round whose results the rank receives; 0: none */
-    uint64_t held;   /* newest round whose stored result the rank does not need any more */
+    uint64_t held;   /* newest round whose stored result the rank no longer needs */
     uint64_t landed; /* round of the report that waits for an answer */
     bool asks;       /* a report waits for an answer */
-    uint8_t tries;   /* number of rounds that the rank has taken since its announcement */
-    uint8_t in_vain; /* number of consecutive waits for the rank that have ended in vain */
+    /* number of rounds whose results the rank has received since its announcement */
+    uint8_t tries;
+    uint8_t in_vain; /* number of consecutive failed waits for the rank */
 };
 
 struct takers {
@@ -130,7 +131,9 @@ uint64_t takers_answer(const struct rank *rank)
     uint64_t newest = rank->piece->round - 1;
     takers_forget(rank);
     if (rank->piece->terms.lag > 0)
-        return newest; /* the rank must receive every mean, and the next close waits for the rank */
+        /* lanes only sum, so the rank must receive every mean, and the next close waits for the
+         * rank */
+        return newest;
     if (t->landed != RECORD_ROUND_NONE)
         t->in_vain = 0;
     if (t->landed != RECORD_ROUND_NONE && (t->landed == newest || t->tries == TRIES_MAX))
@@ -243,8 +246,8 @@ void takers_closed(struct piece *p)
 
 /* ---- the state that moves ---- */
 
-/* Writes the usual time of a round. The number of a round follows for each rank: with `lag` the
- * newest round whose result the rank does not need, otherwise the round whose results the rank
+/* Writes the usual time of a round, followed by one round number for each rank. With `lag` this is
+ * the newest round whose result the rank does not need, otherwise the round whose results the rank
  * receives. */
 void takers_save(const struct piece *p, uint64_t *ret_words)
 {

@@ -1,6 +1,6 @@
 /* Takers: ranks outside a set that request a result, on the leader lane of a job with backup
- * workers (W22). For each taker the lane stores the round whose results it receives, and the time
- * for which later rounds wait for the taker. Sends no message. RULES.md: A87. */
+ * workers (W22). For each taker the lane stores the round whose results the taker receives, and the
+ * time for which later rounds wait for the taker. Sends no message. RULES.md: A87. */
 #ifndef GRADPOOL_LANE_PIECE_TAKERS_H
 #define GRADPOOL_LANE_PIECE_TAKERS_H
 
@@ -14,13 +14,13 @@ void takers_free(struct piece *p);
 struct closing **takers_closing(const struct piece *p);
 
 /* Records that the rank needs no result of a round before `round`: the rank has announced `round`
- * of the hidden tensor, or has the word of this round. */
+ * of the hidden tensor, or has the completion word of this round. */
 void takers_hold_before(const struct rank *rank, uint64_t round);
 /* Records that the rank receives the results of `round`: its announcement was late, and the answer
  * contains this round. A piece without takers ignores the call. */
 void takers_begin(const struct rank *rank, uint64_t round);
 /* Records a report of the rank: the results of `round` have landed, or (RECORD_ROUND_NONE) a lane
- * no longer had the results. takers_asking() returns the rank until takers_answer(). */
+ * no longer had the results. takers_asking() returns the rank until takers_answer() is called. */
 void takers_landed(const struct rank *rank, uint64_t round);
 /* Returns a taker whose report has no answer yet, or NULL. */
 struct rank *takers_asking(struct piece *p);
@@ -35,9 +35,9 @@ void takers_forget(const struct rank *rank);
  * a rank lacks.
  *
  * If lanes update parameters, the round waits for takers of a round two or more rounds back. The
- * first call for a round sets the end of the wait; afterwards the round no longer waits for these
- * takers. With terms.lag the round waits for every rank that lacks a result, and the wait has no
- * end. */
+ * first call for a round sets the end of the wait; after this end the round no longer waits for
+ * these takers. With terms.lag the round waits for every rank that lacks a result, and the wait has
+ * no end. */
 bool takers_hold(struct piece *p);
 /* Measures the time since the last close, and counts the results of the round for the ranks of its
  * set. Called when a round closes, after its set is stored. */

@@ -1,5 +1,5 @@
-/* Waits of pieces until a time: for ranks that receive a result (A87), and for the next decision of
- * a rule (A96). The end of a wait also ends the sleep of the lane (A8). */
+/* Waits of pieces, each with an end time. A piece waits for ranks that receive a result (A87), or
+ * for the next decision of a rule (A96). The end of a wait also ends the sleep of the lane (A8). */
 #ifndef GRADPOOL_LANE_PIECE_WAITS_H
 #define GRADPOOL_LANE_PIECE_WAITS_H
 

@@ -1,5 +1,5 @@
-/* The holder of the copy of a piece's state: offers, changes and losses, and their effect on the
- * open round. RULES.md: A31, A49. */
+/* Handles offers, changes and losses of the replica holder of a piece's state, and their effect on
+ * the open round. RULES.md: A31, A49. */
 #include "svc/lane/round/holder.h"
 
 #include "svc/lane/job/table.h"
@@ -74,8 +74,8 @@ void replica_set_holder(struct piece *p, uint32_t holder, bool when_known)
     }
 }
 
-/* The next holder replaces a lost one at once, so that no round waits for the lost one. If the
- * state of the former holder is still to be read, the change stays pending. */
+/* The next holder replaces a lost one at once, so that no round waits for the lost one. If the lane
+ * still has to read the state from the former holder, the change stays pending. */
 void replica_cut_off(struct worker *w)
 {
     list_for_each_safe_entry (struct piece, p, &w->job->pieces, link) {

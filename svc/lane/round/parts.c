@@ -1,5 +1,5 @@
-/* The ranks that take part in the round that starts, and their parts: inputs, results, words.
- * RULES.md: A15. */
+/* Decides which ranks take part in the round that starts, and for each rank its input, its result
+ * and its completion word. RULES.md: A15. */
 #include "svc/lane/round/parts.h"
 
 #include "svc/lane/chunk/transfer.h"
@@ -42,7 +42,8 @@ static void parts_simplify_weights(struct piece *p)
 }
 
 /* Returns whether the rank takes part in a round that copies a result. A rank outside the set of
- * the job's round does not: this rank requests the result later, for all tensors at once. */
+ * the job's round takes no part, because this rank later requests the results of all tensors
+ * together. */
 static bool part_copies(struct piece *p, struct rank *rank)
 {
     const struct announcement *a = quorum_waiting(p, rank);
@@ -56,8 +57,8 @@ static struct announcement *part_of(struct piece *p, struct rank *rank)
     return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
 
-/* Returns whether the lane withholds the words of the round until COMMIT. In an elastic job other
- * ranks may repeat a round that is lost with its lane, so no rank may use a result before the
+/* Returns whether the lane sends no completion words of the round before COMMIT. In an elastic job
+ * other ranks may repeat a round that is lost with its lane, so no rank may use a result before the
  * replica holder has the state (A49). */
 static bool is_kept_back(const struct piece *p)
 {

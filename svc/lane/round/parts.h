@@ -1,4 +1,5 @@
-/* The parts that ranks have in a round: inputs, results, words. */
+/* The part of each rank in a round: whether the rank supplies an input, receives the result, and
+ * gets a completion word. */
 #ifndef GRADPOOL_LANE_ROUND_PARTS_H
 #define GRADPOOL_LANE_ROUND_PARTS_H
 

@@ -1,4 +1,4 @@
-/* The failure of a piece: every announcement gets the error as its answer, and the open round ends.
+/* The failure of a piece: every announcement is answered with the error, and the open round ends.
  * RULES.md: A4. */
 #include "svc/lane/round/piece_failure.h"
 
@@ -29,7 +29,8 @@ void round_rest(struct piece *p)
         piece_rest(p);
 }
 
-/* Sends the error for every announcement without an answer, including those of the next round. */
+/* Sends the error for every announcement without an answer, including announcements of the next
+ * round. */
 static void tell_failure(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {

@@ -111,7 +111,7 @@ static void line_up_late(struct piece *p)
 }
 
 /* Answers the reports of takers (W22), or sends them the failure. A lane that does not know the
- * open round yet answers once the round is known. */
+ * open round yet sends the answers when the round is known. */
 static void answer_landed(struct piece *p)
 {
     struct rank *rank;
@@ -181,10 +181,10 @@ void round_fail_stuck(struct piece *p)
                    p->tensor, p->round - 1);
 }
 
-/* A rank may have been idle when the lane of its result died. With this rank the late ones may be
- * so many that no further round has enough ranks. A round in progress, or the copy of a result,
- * gives late ranks their result; an empty tensor has none. With QUORUM_CHOSEN the next set is
- * unknown. */
+/* A rank may have been idle when the lane of its result died. If this rank is late, too, the
+ * remaining ranks may be too few for any further round. The check is skipped in three cases. A
+ * round in progress, or the copy of a result, supplies the result to late ranks. An empty tensor
+ * has no result. With QUORUM_CHOSEN the next set is unknown. */
 void round_check_late(struct piece *p)
 {
     bool makes_result = p->state != PIECE_COLLECTING || p->is_copy;
@@ -196,7 +196,7 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 {
     announcement_drop_payload(rank->worker, a);
     if (piece_follows(rank->piece) && a->standing != RECORD_TAKES)
-        return; /* the leader lane has the answer, and the rank then takes a result */
+        return; /* the leader lane sends the answer, and the rank then requests a result */
     rank->late = a;
     rank->piece->late++;
     closing_late(rank);
@@ -288,8 +288,8 @@ static void tell_part(struct piece *p, struct rank *rank)
 }
 
 /* Marks a rank as late if it announced the closed round and took no part. If the rank still waits
- * for the answer to an earlier announcement, it has broken the protocol, and only the earlier one
- * is answered. */
+ * for the answer to an earlier announcement, the rank has broken the protocol, and only the earlier
+ * announcement is answered. */
 static void find_late(struct piece *p, struct rank *rank)
 {
     struct announcement *a = quorum_waiting(p, rank);
@@ -326,7 +326,7 @@ static void lead(struct piece *p)
     if (closing_is_here(p) && chosen.reason != RECORD_REASON_ALL)
         chosen.reason = closing_reason(p);
     chosen.epoch = p->epoch;
-    /* an error means that a worker has sent another set, which concerns this job only */
+    /* after an error, which means that a worker has sent another set, only this job fails */
     (void)round_choose(p->job, &chosen);
     takers_closed(p);
     closing_closed(p);
@@ -351,7 +351,7 @@ static void close_round(struct piece *p)
     if (p->sampled && quorum_follows(p, p->operation))
         sample_commit(p, quorum_job_round(p, p->round), !p->is_copy);
     if (p->parameters && p->is_copy)
-        replica_tell(p, p->round); /* a new holder has not counted this round yet */
+        replica_tell(p, p->round); /* a new holder does not know this round yet */
     for (uint32_t i = 0; i < p->members; i++) {
         if (!p->ranks[i].part)
             find_late(p, &p->ranks[i]);
@@ -465,7 +465,7 @@ void round_take_up(struct piece *p)
         commit(p); /* all ranks have the result */
     } else {
         round_count_early(p);
-        round_go_on(p); /* the answer for late ranks may be on this lane (A45) */
+        round_go_on(p); /* the result for late ranks may be on this lane (A45) */
     }
 }
 

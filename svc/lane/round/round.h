@@ -7,17 +7,17 @@
 /* Starts the work of the piece that is possible now: answers to late ranks, a copy of the state, or
  * the open round. */
 void round_go_on(struct piece *p);
-/* Handles the announcement of a round that is already closed; the rank gets an answer, unless the
- * leader lane has it. */
+/* Handles the announcement of a round that is already closed. This lane answers the rank, unless
+ * the leader lane sends the answer. */
 void round_answer_late(struct rank *rank, struct announcement *a);
-/* Fails the piece if late ranks wait for a result that died with a lane, and the other ranks are
- * too few for a further round. */
+/* Fails the piece if late ranks wait for a result that was lost with its lane, and the other ranks
+ * are too few for a further round. */
 void round_fail_stuck(struct piece *p);
 /* As round_fail_stuck(), after a rank has become late for a piece whose open round is known. */
 void round_check_late(struct piece *p);
-/* Handles LANDED of a rank outside a set, for a piece that leads the rounds of its job: the results
- * of `round` have landed at the rank, or (RECORD_ROUND_NONE) a lane no longer had them. The rank
- * gets an answer. */
+/* Handles LANDED of a rank outside a set, for a piece that leads the rounds of its job, and answers
+ * the rank. The results of `round` have landed in the rank's memory; RECORD_ROUND_NONE: a lane no
+ * longer had the results. */
 void round_landed(struct rank *rank, uint64_t round);
 /* Ends a round without chunks in progress. If all results have landed, COMMIT follows. A round that
  * was given up, or whose piece has failed, ends without COMMIT; an interrupted round begins

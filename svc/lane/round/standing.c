@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Returns the earlier of a rank's two announcements. With one announcement both this function and
- * rank_newest() return it. */
+/* Returns the earlier of a rank's two announcements. If the rank has only one announcement, both
+ * this function and rank_newest() return this announcement. */
 static struct announcement *earliest_of(struct rank *rank)
 {
     struct announcement *a = &rank->said[0], *b = &rank->said[1];
@@ -31,8 +31,8 @@ static bool is_told_by_leaver(const struct piece *p, uint64_t round)
 }
 
 /* Returns the newest round that is committed according to the announcements of the rank. The later
- * one may be about the round of a leaving rank's report, although the rank has not received the
- * COMMIT of the round before, either. */
+ * announcement may be for the round that a leaving rank has reported as committed, although this
+ * rank has not received the COMMIT of the previous round either. */
 static uint64_t committed_by(struct rank *rank)
 {
     const struct announcement *a = earliest_of(rank), *newest = rank_newest(rank);
@@ -54,8 +54,8 @@ static bool somebody_enters(const struct piece *p)
 
 /* Returns whether a copy proves that `round` was committed. The former lane may have died before
  * any COMMIT arrived. A copy that begins with the round shows that all ranks have the result (W4).
- * The proof is ignored in two cases: if the state is on this lane, because a round of other ranks
- * may have to be undone (A44); and if a rank enters, because it must enter after the same round on
+ * The proof is ignored in two cases. If the state is on this lane, a round of the former set of
+ * ranks may have to be undone (A44). If a rank enters, the rank must enter after the same round on
  * all pieces. */
 static bool is_told_by_copy(struct piece *p, uint64_t round)
 {
@@ -93,9 +93,9 @@ static void commit_again(struct rank *rank, struct announcement *a)
         tell_commit(rank->worker, a);
 }
 
-/* Sends COMMIT of a round that this rank holds beside its announcement of the next round. The round
- * before the open one is committed. The rank may leave before the open round ends, and it reports
- * only committed rounds (A44). */
+/* Sends COMMIT of a round whose result this rank still reports together with its announcement of
+ * the next round. The round before the open round is committed. The rank may leave before the open
+ * round ends, and it reports only committed rounds (A44). */
 static void commit_kept(struct rank *rank)
 {
     const struct piece *p = rank->piece;
@@ -104,8 +104,8 @@ static void commit_kept(struct rank *rank)
         tell_commit(rank->worker, a);
 }
 
-/* Marks a rank for an answer after the standing is settled. A piece that follows the job's sets
- * answers takers only: the leader lane answers other ranks. */
+/* Marks a rank for an answer after the standing is settled. A piece whose rounds use the job's sets
+ * answers takers only; the leader lane answers all other ranks. */
 static void wait_for_answer(struct rank *rank, struct announcement *a)
 {
     if (piece_follows(rank->piece) && a->standing != RECORD_TAKES)
@@ -114,9 +114,9 @@ static void wait_for_answer(struct rank *rank, struct announcement *a)
     rank->piece->late++;
 }
 
-/* Answers a rank that announces a committed round of a piece that follows the job's sets. The
- * leader lane decides about later results, so this answer contains no other round. If the round has
- * no set, all ranks took part. */
+/* Answers a rank that announces a committed round of a piece whose rounds use the job's sets. The
+ * leader lane decides about later results, so this answer names no later round. If the round has no
+ * set, all ranks took part. */
 static void catch_up_follower(struct piece *p, struct rank *rank, struct announcement *a)
 {
     bool is_of_all = !quorum_follows(p, a->operation);
@@ -130,7 +130,7 @@ static void catch_up_follower(struct piece *p, struct rank *rank, struct announc
  * result even if the COMMIT was lost with the lane, because results land before any COMMIT (W4).
  * With a partial quorum the landing area counts only if the rank reports the result or is in the
  * known set of the round; all other ranks wait for the next result (W12). A rank that reports a
- * result has that of its own round, because late ranks get no word. */
+ * result has the result of its own round, because late ranks get no completion word. */
 static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
 {
     if (p->failure && p->terms.quorum != QUORUM_ALL) {
@@ -138,7 +138,7 @@ static void catch_up(struct piece *p, struct rank *rank, struct announcement *a)
     } else if (piece_follows(p)) {
         catch_up_follower(p, rank, a);
     } else if (p->takers && quorum_was_chosen(p, rank, a->round)) {
-        takers_hold_before(rank, a->round + 1); /* a rank of the set takes no stored result */
+        takers_hold_before(rank, a->round + 1); /* a rank of the set needs no stored result */
         commit_again(rank, a);
     } else if (quorum_is_partial(p) && a->standing == RECORD_HOLDS) {
         rank->clock = a->round;
@@ -303,9 +303,8 @@ void round_recover(struct piece *p)
 }
 
 /* Sends COMMIT to a rank whose report is about the round of a leaving rank's report. This round is
- * committed, and no report of another rank can change that (is_told_by_leaver()). A stopped rank
- * therefore does not delay the COMMIT, but only the next round. From here on the rank counts as
- * idle at this round. */
+ * committed, whatever other ranks report (is_told_by_leaver()). A stopped rank therefore does not
+ * delay the COMMIT, but only the next round. Afterwards the rank counts as idle at this round. */
 static void commit_reported(struct rank *rank)
 {
     for (int k = 0; k < 2; k++) {
@@ -324,9 +323,9 @@ void standing_reported(struct rank *rank)
     round_recover(rank->piece);
 }
 
-/* If the state was read from a copy, the piece is treated as on a new owner, even if its ranks have
- * changed. Exception: a rank has the result of the next round from the former set of ranks. This
- * round must not be computed again from other inputs. */
+/* If the state was read from a copy, the piece is handled like a piece on a new owner, even if its
+ * ranks have changed. There is one exception: if a rank has the result of the next round with the
+ * former set of ranks, this round must not be computed again from other inputs. */
 void standing_fetched(struct piece *p, uint64_t committed)
 {
     for (uint32_t i = 0; i < p->members; i++) {
@@ -364,8 +363,8 @@ static void welcome_entering(struct piece *p)
     }
 }
 
-/* Sets the number of the job's open round from the announcements. A rank of the set of a committed
- * round may be the only rank whose announcement has a round of the job. */
+/* Sets the number of the job's open round from the announcements. The only announcement that
+ * contains a round of the job may be that of a rank in the set of a committed round. */
 static void standing_learn(struct piece *p)
 {
     for (uint32_t i = 0; i < 2 * p->members; i++) {
@@ -385,7 +384,7 @@ void round_settle(struct piece *p, uint64_t committed)
     replica_know(p);
     if (loss)
         piece_fail(p, -EOWNERDEAD, "tensor '%s': %s", p->tensor, loss);
-    /* a failed piece settles its ranks, too, so that every rank gets an answer */
+    /* the ranks of a failed piece are handled, too, so that every rank gets an answer */
     for (uint32_t i = 0; i < p->members; i++)
         p->is_copy |= settle_rank(p, &p->ranks[i]);
     round_fail_stuck(p);
@@ -393,8 +392,8 @@ void round_settle(struct piece *p, uint64_t committed)
     if (p->failure)
         return; /* a failed piece opens no round */
     if (replica_is_filled(p))
-        /* the first counted rank has started to fill a copy; round_take_up() would interrupt
-         * this */
+        /* the first counted rank has started the writing of a copy, which round_take_up() would
+         * interrupt */
         round_count_early(p);
     else if (p->state == PIECE_COLLECTING)
         round_take_up(p);
@@ -424,8 +423,8 @@ void round_resume(struct piece *p)
 
 /* ---- standing supplied by the former owner ---- */
 
-/* Checks a rank that has its own clock. The running sum contains the pushes up to the lane's value
- * of this clock, even if the worker has not received the COMMITs. */
+/* Checks a rank that has its own clock. The running sum contains all pushes up to the lane's value
+ * of this clock, even if the worker has not received their COMMITs. */
 static bool suits_clock(const struct rank *rank, const struct record_ready *ready)
 {
     if (ready->standing != RECORD_ANNOUNCE)

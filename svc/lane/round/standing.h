@@ -1,4 +1,5 @@
-/* Standings: the round that a piece opens after another lane has served it, or with other ranks. */
+/* Finds the round that a piece opens after another lane has served the piece, or after its ranks
+ * have changed, from the standings of its ranks. */
 #ifndef GRADPOOL_LANE_ROUND_STANDING_H
 #define GRADPOOL_LANE_ROUND_STANDING_H
 
@@ -12,7 +13,7 @@ void standing_reported(struct rank *rank);
 /* Continues the piece with its open round, or, if that round is not known, with round_recover(). */
 void round_resume(struct piece *p);
 /* Opens round `committed` + 1: decides the part of each rank in the round, and fails the piece if
- * state is lost. */
+ * its state is lost. */
 void round_settle(struct piece *p, uint64_t committed);
 /* Returns whether a rank's first announcement is possible for a piece whose open round the lane
  * knows. standing_welcome() then handles the announcement. */

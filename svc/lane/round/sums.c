@@ -30,8 +30,8 @@ static void add_losses(struct lane_squares *squares, const struct piece *p)
     }
 }
 
-/* Adds the squares of the piece to the squares of its round. If the job has measured a newer round
- * already, the piece is too late, and its squares are dropped. */
+/* Adds the squares of the piece to the squares of its round. If the job has already measured a
+ * newer round, the squares of this piece are dropped. */
 static void add_squares(struct piece *p)
 {
     struct lane_squares *squares = p->job->squares;

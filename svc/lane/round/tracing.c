@@ -1,5 +1,5 @@
-/* Records rounds for timelines, in rings that readers lend. Recording allocates nothing and takes
- * no lock; for a job without a recording, only a pointer is checked. RULES.md: A48. */
+/* Records rounds for timelines, in rings that belong to the readers. Recording allocates nothing
+ * and takes no lock; for a job that is not recorded, only a pointer is checked. RULES.md: A48. */
 #include "svc/lane/round/tracing.h"
 
 #include "svc/lane/job/table.h"
