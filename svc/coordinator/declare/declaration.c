@@ -1,5 +1,5 @@
-/* Declares of tensors. The first rank that names a tensor creates it. All other ranks must declare
- * the same shape, dtype and terms. A declare is answered after every lane has confirmed the
+/* Declares of tensors. The first rank that names a tensor creates the tensor. All other ranks must
+ * declare the same shape, dtype and terms. A declare is answered after every lane has confirmed the
  * tensor's pieces (K3), so each lane knows a piece before it receives an announcement of the
  * piece. */
 #include "svc/coordinator/declare/declaration.h"

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process that is ending. Its slot was freed, and may already have a new process. */
+/* A process that is ending. The slot of the process was freed, and may already have a new
+ * process. */
 struct farewell {
     struct list link; /* node in fleet.farewells */
     struct service *service;

@@ -54,7 +54,7 @@ struct fleet {
 int fleet_create(struct service *s);
 /* Creates options.aggregators slots and divides the cores among them. */
 int fleet_init(struct service *s, struct err *err);
-/* Starts the missing processes, and continues to stop those that are no longer wanted. */
+/* Starts the missing processes, and continues to stop processes that are no longer wanted. */
 void fleet_check(struct service *s);
 struct slot *fleet_slot_of_grant(struct service *s, const char *grant);
 void fleet_joined(struct slot *slot);

@@ -23,7 +23,7 @@ struct provision {
 };
 
 struct provisioned {
-    int pid;      /* number of the process on this host; 0: runs elsewhere */
+    int pid;      /* number of the process on this host; 0: the process runs elsewhere */
     int watch_fd; /* readable once the process has ended; the caller closes it */
 };
 

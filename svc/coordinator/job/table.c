@@ -1,5 +1,5 @@
-/* Tables of keyed rows: the ranks that declared each table, the table's rows in the store, its
- * routes in messages. Owns struct job_table and its shards. */
+/* Tables of keyed rows: the ranks that declared each table, the entries of tables in the store, and
+ * the routes of shards in messages. Owns struct job_table and its shards. */
 #include "svc/coordinator/job/table.h"
 
 #include "svc/base/log.h"
