@@ -28,8 +28,7 @@ struct keeping {
     uint32_t former; /* previous replica holder, while its copy may still be needed; 0: none */
     bool begins;     /* the holder has not received any part of the copy */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
-    /* the holder, former holder or lane has answered the newest message about the piece */
-    bool holder_knows, former_knows, lane_knows;
+    bool holder_knows, former_knows, lane_knows; /* the receiver has answered the newest message */
 };
 
 struct piece {
@@ -107,8 +106,7 @@ struct share {
     uint64_t lane_ns;
     /* Times of a round, from the last JobUse with completed rounds. stalled_ns: for one worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
-    /* part of handled_ns that is neither lane time nor a wait for the core (K106) */
-    uint64_t behind_ns;
+    uint64_t behind_ns; /* handled_ns, minus lane time, minus waits for the core (K106) */
     enum share_how how;
     /* Time at which the job got its first piece on the lane. Older measurements do not count. */
     uint64_t since_ns;
@@ -118,8 +116,7 @@ struct share {
 struct left_behind {
     uint64_t rounds, pushed_bytes, busy_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
-    /* counts of rounds with backup workers (counts.h); NULL: no such round yet */
-    struct job_counts *counts;
+    struct job_counts *counts; /* counts of rounds with backup workers; NULL: no such round */
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
@@ -127,13 +124,11 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
-    /* version of the membership when the worker joined; 0: the worker is an initial rank */
-    uint32_t entered;
+    uint32_t entered; /* version of the membership at the worker's join; 0: initial rank */
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    /* asks_entry: an EnterRequest is expected (K108). wants_entry: the EnterRequest has arrived. */
-    bool asks_entry, wants_entry;
+    bool asks_entry, wants_entry; /* an EnterRequest is expected; it has arrived (K108) */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     /* CPU time that the coordinator had charged to this connection before the session began */
@@ -142,8 +137,7 @@ struct session {
     uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
     struct timer away;
     enum channel_end end; /* how the connection of an absent worker has ended */
-    /* last time at which a lane reported the end of its connection to the worker; 0: never */
-    uint64_t broken_ns;
+    uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
 };
 
 enum entering {
@@ -154,9 +148,8 @@ enum entering {
 
 /* Ranks of the job, and ranks that join or leave (folders membership/ and session/). */
 struct job_ranks {
-    /* number of ranks at the start; number of ranks that the last resize requested (K45) */
-    uint32_t founding, wanted;
-    uint32_t version;    /* version of the membership; never decreases */
+    uint32_t founding, wanted; /* initial number of ranks; number after the last resize (K45) */
+    uint32_t version;          /* version of the membership; never decreases */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
     bool tells_leavers;  /* lanes have not yet received the ranks that have left */
@@ -167,8 +160,7 @@ struct job_ranks {
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */
     struct stages *stages;   /* state of folder stage/; NULL: no rank has requested a stage */
-    /* a failure that a lane has reported and that will soon fail the job; NULL: none */
-    struct lane_said *said;
+    struct lane_said *said;  /* a reported failure that will soon fail the job; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
@@ -180,8 +172,7 @@ struct table_list {
 
 /* Index of the tensors by name, sums over all tensors, and the tables. */
 struct job_index {
-    /* capacity: allocated length of job.tensors. pieces_count: number of pieces of all tensors. */
-    size_t capacity, pieces_count;
+    size_t capacity, pieces_count; /* allocated length of job.tensors; number of all pieces */
     struct hash_table by_name;
     bool has_steps; /* a tensor of the job has the name TERMS_STEPS_NAME, which step records use */
     uint64_t bytes; /* bytes of all tensors */
@@ -214,16 +205,14 @@ struct job_growth {
 
 /* Measurements of the job in training (folder measure/). */
 struct job_figures {
-    uint64_t moved_ns;   /* time of the last move of a task; 0: never */
-    bool wants_pieces;   /* the next measurement requests the time of each piece */
-    bool has_pieces;     /* lanes have sent the time of each piece */
-    bool knows_tensors;  /* the measured lane time of each tensor is known */
-    uint64_t trained_ns; /* last time at which the job trained or was expected to train soon */
-    /* time at which the first worker joined; 0: before this coordinator started */
-    uint64_t arrived_ns;
+    uint64_t moved_ns;    /* time of the last move of a task; 0: never */
+    bool wants_pieces;    /* the next measurement requests the time of each piece */
+    bool has_pieces;      /* lanes have sent the time of each piece */
+    bool knows_tensors;   /* the measured lane time of each tensor is known */
+    uint64_t trained_ns;  /* last time at which the job trained or was expected to train soon */
+    uint64_t arrived_ns;  /* time of the first join; 0: before this coordinator started */
     uint64_t feedback_ns; /* time from `arrived_ns` to the end of the first round; 0: unknown */
-    /* CPU time that the coordinator has spent on ended connections of the job */
-    uint64_t control_ns;
+    uint64_t control_ns;  /* CPU time of the coordinator for ended connections of the job */
 };
 
 /* A job. Each struct from `left` to `figures` belongs to one folder; its pointer is never NULL. */
@@ -231,8 +220,7 @@ struct job {
     struct list link;
     struct service *service;
     struct tenant *tenant;
-    /* workers: maximum number of ranks; next_tensor, next_piece: next numbers to assign */
-    uint32_t id, workers, epoch, next_tensor, next_piece;
+    uint32_t id, workers, epoch, next_tensor, next_piece; /* each rank is below `workers` */
     char *name;
     char *failure;             /* reason that was sent to workers; NULL: the job has not failed */
     struct session **sessions; /* sessions by rank; NULL: the rank has not joined */
@@ -302,9 +290,8 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor);
 /* Detaches the tensor's pieces from their lanes and frees the tensor. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);
 struct tensor *jobs_tensor(const struct job *job, uint32_t id);
-/* Like jobs_tensor(), but faster if ids ascend from call to call. The tensor with index `*place` is
- * compared before the search. `*place` is 0 at first, and is then set to the index of the next
- * tensor. */
+/* Like jobs_tensor(), but faster if ids ascend from call to call. `*place` is 0 at the first call,
+ * and then the index of the next tensor, which is compared before the search. */
 struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place);
 struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);

@@ -49,7 +49,8 @@ struct peer {
     bool is_held;          /* reading is suspended (K101) */
     /* the connection has ended; the remaining messages are read without a pause */
     bool has_hung_up;
-    /* the process of the session has ended; the session is lost after the process's last message */
+    /* the process of the session has ended; the session is lost when all messages of the process
+     * have been handled */
     bool process_ended;
     struct list own_waits;  /* unanswered requests of the peer */
     uint32_t waits;         /* number of entries of own_waits */
@@ -59,7 +60,8 @@ struct peer {
 
 struct listener {
     struct source source;
-    struct turn turn; /* over TCP, this turn's party is charged for accepting connections */
+    /* turn of the listener; over TCP, the turn's party is charged for accepting connections */
+    struct turn turn;
     struct service *service;
     struct endpoint endpoint;
 };

@@ -17,17 +17,17 @@ struct service;
 struct tenant {
     struct list link; /* node in door.tenants; the local tenant is first */
     struct key key;
-    bool is_operator; /* the key may add aggregators and list all jobs */
+    bool is_operator; /* the tenant's key may add aggregators and list all jobs */
     bool is_revoked;
     struct limits limits; /* the tenant's own limits; an unset limit has the value of the service */
     struct party party;   /* all connections of the tenant share one turn (turns.h) */
     uint64_t frame_bytes; /* memory reserved for its long messages (frames.c) */
     uint32_t connections; /* number of its TCP connections */
-    /* memory regions that its workers have registered on the lane that is being counted */
+    /* memory regions that the tenant's workers have registered on the lane that is being counted */
     uint64_t regions;
     uint64_t regions_most; /* largest number of regions on one lane, at the last count */
-    /* bytes that its workers lend to the aggregator that is being counted; largest such sum over
-     * all aggregators */
+    /* lent: bytes that the tenant's workers lend to the aggregator that is being counted.
+     * lent_most: largest such sum of any aggregator. */
     uint64_t lent, lent_most;
     uint64_t added_s;        /* creation in seconds since 1970; 0: the local tenant */
     uint32_t loss_limit_ppm; /* loss limit for each of its jobs, in millionths; 0: none */

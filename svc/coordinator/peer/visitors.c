@@ -1,5 +1,5 @@
-/* Limits the number of TCP control connections, and closes one when there are too many. Some
- * descriptors are reserved for the Unix socket, so that operators can always connect. A
+/* Limits the number of TCP control connections, and closes a connection when the limit is reached.
+ * Some descriptors are reserved for the Unix socket, so that operators can always connect. A
  * connection that has joined a job is never closed (RULES.md: K23). */
 #include "svc/coordinator/peer/visitors.h"
 
@@ -73,8 +73,8 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
     return strncmp(left, right, bytes) == 0;
 }
 
-/* Returns the visitor to close, the one with the oldest last message. Visitors with the address of
- * the new connection come first, so that one address cannot displace others. */
+/* Returns the visitor to close: the visitor with the oldest last message. Visitors with the address
+ * of the new connection are closed first, so that one address cannot displace others. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
     list_for_each_entry (struct peer, p, &s->door->visitors, visit)
