@@ -54,9 +54,10 @@ struct identity {
 /* Timers for work that was postponed. */
 struct retries {
     struct service *service;
-    /* next attempt to place pieces, after memory was missing or the store has failed */
+    /* fires at the next attempt to place pieces, after memory was missing or the store has
+     * failed */
     struct timer stranded;
-    /* end of the time for which the last refused replica holder may not be chosen */
+    /* fires when the last refused replica holder may be chosen again */
     struct timer unfit;
 };
 

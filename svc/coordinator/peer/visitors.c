@@ -107,8 +107,8 @@ bool visitors_make_room(struct service *s, struct peer *p)
     return true;
 }
 
-/* Returns the number of descriptors that one tenant may use: half of them, if there are several
- * tenants. */
+/* Returns the number of descriptors that one tenant may use: half of all descriptors if there are
+ * several tenants, and otherwise all. */
 static uint64_t share(const struct service *s)
 {
     return tenants_has_one(s) ? descriptors() : descriptors() / 2;

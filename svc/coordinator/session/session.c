@@ -64,7 +64,7 @@ static void unwatch_process(struct session *session)
 }
 
 /* Separates session and connection. The connection may continue without a job. Open requests of the
- * session end. */
+ * session are ended. */
 static void detach(struct session *session)
 {
     struct peer *p = session->peer;
@@ -128,7 +128,8 @@ static struct session *first_to_end(const struct job *job)
     return first;
 }
 
-/* Handles the end of the next process, which had to wait for the end of an earlier one. */
+/* Handles the end of the next process. Its handling had to wait for the end of a process that ended
+ * earlier. */
 static void end_next(const struct job *job)
 {
     struct session *next = first_to_end(job);
@@ -292,7 +293,7 @@ void session_away(struct session *session, uint64_t grace_ns, enum channel_end e
 }
 
 /* Shortens the deadline of a disconnected worker. After a restart of the coordinator all workers
- * are disconnected and have a longer deadline, which is not shortened. */
+ * are disconnected and have a longer deadline. This longer deadline is not shortened. */
 void session_claimed(struct session *session, uint64_t within_ns)
 {
     uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;
