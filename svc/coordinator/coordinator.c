@@ -406,7 +406,8 @@ static struct coordinator *create(const struct coordinator_options *options)
     return NULL;
 }
 
-/* Frees the provisioner and the display: coordinator_create() owns both, even if it fails. */
+/* Frees the provisioner and the display, because coordinator_create() owns both objects, even if it
+ * fails. */
 static void destroy_given(const struct coordinator_options *options)
 {
     if (options->provisioner)

@@ -47,9 +47,10 @@ struct coordinator_options {
     const char *allow_uids; /* user ids whose workers may use shared memory, such as "1000,1001" */
     /* A local aggregator ends after this time without a connection to a coordinator; 0: never. */
     uint64_t orphan_timeout_ns;
-    /* Longest time for which an ending local aggregator may move its tasks to others; 0: none. */
+    /* Longest time for which an ending local aggregator may move its tasks to other aggregators; 0:
+     * no time. */
     uint64_t leave_timeout_ns;
-    /* SIGTERM ends all jobs, even those in training (--stop jobs). */
+    /* SIGTERM ends all jobs, even jobs in training (--stop jobs). */
     bool ends_jobs;
     /* SIGTERM ends no job, and the next start of the service continues the jobs (--stop service),
      * even if local aggregators are expected to end together with this process. */

@@ -32,8 +32,8 @@ struct aggregator_hooks {
     void (*is_back)(struct aggregator *a, const WIRE(AggregatorJoin) * join);
     /* The control connection of the aggregator has ended, or a newer connection has replaced it. */
     void (*is_away)(struct aggregator *a);
-    /* The aggregator counts as lost, although its process may still run. If the process is a child
-     * of this one, it is killed. */
+    /* The aggregator counts as lost, although its process may still run. A process that this
+     * coordinator started is killed. */
     void (*is_cut_off)(const struct aggregator *a);
     /* The aggregator is lost, and its process can no longer write to the memory of workers. */
     void (*is_lost)(struct aggregator *a);

@@ -26,7 +26,7 @@ struct view_use {
     uint32_t empty;
 };
 
-/* Rates between this snapshot and the previous one; NAN: not known yet. */
+/* Rates between the previous snapshot and this snapshot; NAN: not known yet. */
 struct view_rate {
     double cores; /* CPU seconds per second */
     double rounds_per_s, bytes_per_s;

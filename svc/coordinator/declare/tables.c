@@ -167,9 +167,9 @@ static const char *table_ranks_text(const struct job_table *table, char *buffer,
     return buffer;
 }
 
-/* Refuses terms that differ from the declared ones. If this rank has declared the table before,
- * only this declare fails. Otherwise the ranks disagree. A rank has one clock for all its tables,
- * so other ranks could wait in any table, and the whole job fails. */
+/* Refuses terms that differ from those of an earlier declare. If this rank has declared the table
+ * before, only this declare fails. Otherwise the ranks disagree, and the whole job fails: a rank
+ * has one clock for all its tables, so other ranks could wait in any table. */
 static int table_refuse_terms(struct tables_asked *d, struct job_table *table,
                               const struct table_terms *terms, struct err *err)
 {

@@ -1,6 +1,6 @@
-/* Local aggregators that end after a SIGTERM from outside the service. Such an end is not a crash.
- * The slot gets a new process at once, and the ending process is watched until its end. Owns struct
- * farewell (RULES.md: K94). */
+/* Local aggregators that end after a SIGTERM from outside the service. An end after this signal is
+ * not a crash. The slot gets a new process at once, and the ending process is watched until its
+ * end. Owns struct farewell (RULES.md: K94). */
 #include "svc/coordinator/fleet/farewell.h"
 
 #include "svc/base/log.h"

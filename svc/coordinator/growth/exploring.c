@@ -1,5 +1,5 @@
-/* Moves load from slow lanes to faster ones, with at most one experiment at a time for each job
- * (K46). packer/explore/explore.h has the rules. This file describes the job to the rules, splits
+/* Moves load from slow lanes to faster lanes, with at most one experiment at a time for each job
+ * (K46). packer/explore/explore.h has the rules. This file describes the job to the rules, divides
  * tasks of which only some pieces move, moves pieces, and moves them back. Owns struct
  * exploring. */
 #include "svc/coordinator/growth/exploring.h"

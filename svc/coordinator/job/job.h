@@ -45,7 +45,7 @@ struct piece {
 };
 
 struct tensor {
-    struct hash_link by_name; /* in job_index.by_name */
+    struct hash_link by_name; /* entry in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
     uint64_t elements, committed; /* newest committed round that a leaving rank sent; 0: none */
@@ -155,7 +155,7 @@ struct job_ranks {
     bool tells_leavers;  /* lanes have not yet received the ranks that have left */
     bool is_growing;     /* rank `grower` waits in gp_job_resize() until more ranks have joined */
     uint32_t grower;
-    uint32_t claims;               /* operations that now block others, as bits of enum claim */
+    uint32_t claims; /* present operations that exclude other operations, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */

@@ -24,7 +24,7 @@ struct job_table {
     /* number of the table from job.next_tensor, so that no tensor of the job has the same number */
     uint32_t id;
     uint64_t salt;
-    struct table_terms *terms; /* with default values filled in */
+    struct table_terms *terms; /* terms of the table, with default values filled in */
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the table has not failed */
     int failure_code;

@@ -513,7 +513,8 @@ void join_handle(struct peer *p, const envelope *request)
     session->job->terms->durability = durability_of(p->service, join);
     session->asks_entry = join->asks_entry;
     resume(p, request->id, session);
-    keeping_check(session->job); /* from here on the durability of the job is known (K57) */
+    /* the join has set the durability of the job, so replica holders can be chosen now (K57) */
+    keeping_check(session->job);
 }
 
 /* Records the rounds that a leaving rank reports. These rounds are committed, even if other ranks

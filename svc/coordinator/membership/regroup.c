@@ -114,8 +114,9 @@ static void plan_ranks(const struct job *job, bool has_late, struct regrouping *
     }
 }
 
-/* Plans a regrouping of all tensors that need one, with or without the late workers. Returns NULL
- * if no tensor needs one, memory is missing, or a piece is not ready on a connected lane yet. */
+/* Plans a regrouping of all tensors that need a regrouping, with or without the late workers.
+ * Returns NULL if no tensor needs a regrouping, if memory is missing, or if a piece is not ready on
+ * a connected lane yet. */
 static struct regrouping *plan(struct job *job, bool has_late)
 {
     struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);

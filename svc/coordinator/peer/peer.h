@@ -19,7 +19,7 @@ enum peer_state {
     PEER_GREETING, /* the peer has not sent its Hello */
     PEER_OPEN,
     PEER_CLOSING, /* messages are no longer handled; the last ones are being sent */
-    PEER_BROKEN,  /* to be freed by the peer's timer, after the current handler */
+    PEER_BROKEN,  /* the peer's timer will free the peer after the current handler */
 };
 
 struct peer {

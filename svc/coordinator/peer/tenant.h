@@ -42,7 +42,8 @@ struct tenant *tenants_local(struct service *s);
 bool tenants_have_keys(struct service *s);
 /* Returns the tenant, even if it is revoked, or NULL if it was never added. */
 struct tenant *tenants_find(struct service *s, const char *name);
-/* Returns whether the local tenant is the only one. Nothing is then reserved for other tenants. */
+/* Returns whether the service has no tenant except the local tenant. Nothing is then reserved for
+ * other tenants. */
 bool tenants_has_one(const struct service *s);
 /* Writes the prefix of a job's name to `buffer` (TENANT_PREFIX_BYTES): "" or, for example, "acme/".
  * Returns `buffer`. */
@@ -56,7 +57,7 @@ struct tenant *tenant_create(struct service *s, const char *name);
 void tenant_destroy(struct tenant *tenant);
 /* Stores the tenant. Returns after its secret is on the disk. */
 int tenant_keep(struct service *s, const struct tenant *tenant, struct err *err);
-/* Returns the number of tenants except the local one. */
+/* Returns the number of tenants, without the local tenant. */
 size_t tenants_count(struct service *s);
 void tenant_adopt_limits(struct tenant *tenant, const struct limits *limits);
 /* Writes "tenant NAME", or a phrase for the local tenant, to `buffer`. Returns `buffer`. */

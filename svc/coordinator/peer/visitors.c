@@ -73,8 +73,8 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
     return strncmp(left, right, bytes) == 0;
 }
 
-/* Returns the visitor to close: the visitor with the oldest last message. Visitors with the address
- * of the new connection are closed first, so that one address cannot displace others. */
+/* Returns the visitor with the oldest last message, which will be closed. Visitors with the address
+ * of the new connection are closed first, so that one address cannot displace other addresses. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
     list_for_each_entry (struct peer, p, &s->door->visitors, visit)

@@ -419,8 +419,9 @@ static void send_end(struct aggregator *a, const struct job *job, uint32_t *piec
                   CALL_DEADLINE_NS, ended, NULL, 0);
 }
 
-/* Sends a returning holder the list of pieces that it must keep, so that it drops all others. If
- * the list exceeds one message, the other copies are dropped at the end of the job. */
+/* Sends to a returning holder the list of pieces whose copies it must keep, so that it drops all
+ * other copies. If the list exceeds one message, the other copies are dropped at the end of the
+ * job. */
 static void end_others(struct aggregator *a, const struct job *job)
 {
     size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count

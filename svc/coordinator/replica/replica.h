@@ -50,9 +50,9 @@ bool keeping_has(const struct aggregator *a, const struct job *job, const struct
 
 /* Kinds of messages about replicas (calls.c). */
 enum keeping_whom {
-    TELL_LANE,   /* to lanes: the holders of their pieces */
-    TELL_HOLDER, /* to holders: the lanes of the pieces */
-    TELL_FORMER, /* to former holders: the lanes that may read their copies */
+    TELL_LANE,   /* messages to lanes: the holders of their pieces */
+    TELL_HOLDER, /* messages to holders: the lanes of the pieces */
+    TELL_FORMER, /* messages to former holders: the lanes that may read their copies */
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
 /* Fills in the description of a piece for its replica holder, under the given epoch. */

@@ -1,6 +1,6 @@
 /* A hold stops one rank of a job at the end of an iteration. Without this rank no round of all
- * ranks begins. Therefore every round without a result belongs to that iteration or an earlier one.
- * RULES.md: K51. */
+ * ranks begins. Therefore every round without a result belongs to this iteration or to an earlier
+ * iteration. RULES.md: K51. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_ITERATION_HOLD_H
 #define GRADPOOL_COORDINATOR_SESSION_ITERATION_HOLD_H
 

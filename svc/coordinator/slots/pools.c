@@ -112,8 +112,8 @@ static void slots_mark_listed(struct slots_pool *pool, const WIRE(PoolJoin) * jo
     }
 }
 
-/* Compares a job's stored workers with those of the joining pool. An order without a report is sent
- * again. A worker that has started, but is not in the list, has ended (SL4). */
+/* Compares a job's stored workers with the list of the joining pool. An order without a report is
+ * sent again. A started worker that is not in the list has ended (SL4). */
 static void slots_compare(struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++) {

@@ -36,7 +36,7 @@ void slots_handle_reports(struct peer *p, const envelope *message);
 void slots_peer_gone(struct peer *p);
 
 /* Returns whether the pool of the job allows the worker to join. Otherwise sends the failure: the
- * incarnation is an old one, or only a pool starts the workers of this job (SL2). */
+ * incarnation is old, or only a pool starts the workers of this job (SL2). */
 bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
 
 /* Refuses an operator's resize with -EOPNOTSUPP if the scheduler chooses the number of workers of

@@ -41,7 +41,8 @@ static void border_reply(const struct stages *s, struct peer *p, uint64_t reques
                .continues = s->continues, .ranks = {sizeof s->members, (uint8_t *)s->members});
 }
 
-/* Answers the ranks that wait for the end of the stage, or for the begin of the next one. */
+/* Answers the ranks that wait for the end of the present stage (`ends`) or for the begin of the
+ * next stage. */
 static void border_answer_all(struct stages *s, bool ends)
 {
     for (uint32_t rank = 0; rank < s->job->workers; rank++) {

@@ -52,9 +52,10 @@ struct stages {
     struct job *job;
     /* number of the stage's row in the store, from job.next_tensor; 0: not stored yet */
     uint32_t row;
-    uint64_t number;      /* number of the present stage; 0: no stage has begun */
-    uint64_t first_clock; /* first clock of the present stage; after its end, of the next stage */
-    uint64_t cursor;      /* number of units of work that a continued stage has completed */
+    uint64_t number; /* number of the present stage; 0: no stage has begun */
+    /* first clock of the present stage; after the stage's end, of the next stage */
+    uint64_t first_clock;
+    uint64_t cursor; /* number of units of work that a continued stage has completed */
     uint64_t members[RANKS_WORDS]; /* members of the present stage */
     struct stage_terms *terms;     /* terms of the present stage; without a name: all ranks work */
     bool is_open;                  /* some member has not ended its part */

@@ -8,7 +8,7 @@
 
 struct event {
     uint64_t at_ns;
-    const char *kind; /* "open", "park", "move" and others; a string literal */
+    const char *kind; /* kind of the event, such as "open", "park" or "move"; a string literal */
     char text[384];
 };
 

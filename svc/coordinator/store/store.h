@@ -43,7 +43,7 @@ struct store_tenant {
     const char *secret; /* secret of the key, in hexadecimal digits */
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
-    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
+    uint32_t loss_limit_ppm; /* loss limit in millionths; 0: no limit */
     const char *limits;      /* the tenant's own limits, as written by limits_write_own() */
 };
 struct store_aggregator {
@@ -68,7 +68,7 @@ struct store_job {
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
     const char *failure;                /* "": the job has not failed */
-    uint32_t loss_limit_ppm;            /* in millionths; 0: no limit */
+    uint32_t loss_limit_ppm;            /* loss limit in millionths; 0: no limit */
     uint32_t layout;                    /* profiles_layout(); 0: no declare yet */
     uint32_t founding, wanted, version; /* fields of struct job_ranks (K40) */
     uint32_t flags;

@@ -1,6 +1,6 @@
 /* The marker is a file beside the database ("state.db-used") with the number of changes that were
- * made to the database. It shows that a database has lost its write-ahead log, or that a missing
- * database is not a new one. */
+ * made to the database. The marker shows whether a database has lost its write-ahead log, and
+ * whether a missing database was in use before. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 

@@ -208,8 +208,8 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
     peer_send(session->peer, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask));
 }
 
-/* An aggregator with an open request is not sent a second one, because the call has its own
- * deadline. */
+/* Sends a request to the aggregator if no earlier request is open. An open request ends by its
+ * answer or at the deadline of its call. */
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);

@@ -27,11 +27,11 @@ struct service;
 
 int display_create(struct service *s);
 void display_destroy(struct service *s);
-/* Begins to pass states to the display, if the options have one. */
+/* Begins to pass states to the display. Does nothing if the options have no display. */
 int display_start(struct service *s);
 /* Ends a long pause between states. The next state follows after the usual pause. */
 void display_wake(struct service *s);
-/* Ends the display, if there is one. */
+/* Ends the display. Does nothing if the options have no display. */
 void display_end(struct service *s);
 
 struct peer;

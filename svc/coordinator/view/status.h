@@ -11,8 +11,9 @@ struct residents;
 /* Sets round times, losses and limits of a job in the replies to `jobs` and `explain`. */
 void view_add_profile(WIRE(JobView) * view, const struct job *job,
                       const struct residents *residents);
-/* Creates a StatusReply and a JobsReply for the display from the last measurements. They show an
- * operator's view, without ranks and limits of jobs. The caller owns both. Returns 0 or -ENOMEM. */
+/* Creates a StatusReply and a JobsReply for the display from the last measurements. The replies
+ * show an operator's view, without ranks and limits of jobs. The caller owns both replies. Returns
+ * 0 or -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
 /* Called when a measurement has ended. Marks the requests that wait for measurement `look`, or for
  * an earlier one, as ready. Each ready request is answered in the next turn of its peer. */
