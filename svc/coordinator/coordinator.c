@@ -45,8 +45,8 @@
 #include <sys/signalfd.h>
 #include <sys/un.h>
 
-/* File descriptors for the coordinator itself, one aggregator and some workers. Each further worker
- * needs one or two. */
+/* Number of file descriptors for the coordinator itself, one aggregator and some workers. Each
+ * further worker needs one or two descriptors. */
 #define DESCRIPTORS_LEAST 64
 #define POLICY_NAMES_BYTES 256
 

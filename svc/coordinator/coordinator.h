@@ -1,5 +1,5 @@
-/* The coordinator is the control plane. It manages sessions, jobs, routes of pieces, and the
- * aggregator processes. It is one process with one thread. Gradients never pass through it.
+/* The coordinator is the control plane: one process with one thread, which manages sessions, jobs,
+ * routes of pieces, and the aggregator processes. Gradients never pass through the coordinator.
  * README.md has the map. */
 #ifndef GRADPOOL_COORDINATOR_COORDINATOR_H
 #define GRADPOOL_COORDINATOR_COORDINATOR_H

@@ -19,8 +19,7 @@ struct peer_hooks {
     void (*is_read_out)(struct peer *p);
     /* The peer is about to be freed. Each listener removes its pointers to the peer. */
     void (*ends)(struct peer *p);
-    /* A control connection has ended. It belonged to `a` or to `session`; the other argument is
-     * NULL. */
+    /* A control connection of `a` or of `session` has ended; the other argument is NULL. */
     void (*connection_ended)(struct aggregator *a, struct session *session, enum channel_end end);
 };
 

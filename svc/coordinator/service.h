@@ -61,7 +61,8 @@ struct retries {
     struct timer unfit;
 };
 
-/* The service. Each room has its state in a struct of its own, behind a pointer. */
+/* The service. The state of each room is in a struct of the room, to which this struct has a
+ * pointer. */
 struct service {
     const struct hooks *on;
     struct coordinator_options *options; /* the service owns the options and their strings */

@@ -77,7 +77,7 @@ bool fleet_may_start(const struct slot *slot);
 /* Returns whether a wanted slot has no aggregator yet. */
 bool fleet_expects_more(const struct service *s);
 void fleet_drain(struct service *s, bool now);
-/* Kills the local processes that have not joined. They have no tasks. */
+/* Kills the local processes that have not joined. These processes have no tasks. */
 void fleet_end_starting(struct service *s);
 bool fleet_is_gone(const struct service *s);
 void fleet_destroy(struct service *s);

@@ -171,8 +171,8 @@ void job_table_put(const struct job_table *table, bool with_shards)
     }
 }
 
-/* Checks the terms again. They were checked before they were stored, but the file may have
- * changed. */
+/* Checks the terms again. The terms were checked before they were stored, but the file may have
+ * changed since. */
 static bool table_row_is_sound(const struct store_tensor *row, const struct table_terms *terms)
 {
     struct err err;

@@ -1,7 +1,6 @@
-/* Migration moves tasks of a job to other lanes while the job trains. It carries out the migrator's
- * state machine (migrator/README.md) with calls to lanes. Only a migration changes the route of a
- * task whose lane is alive. A task moves as a whole, keeps its number, and gets the job's next
- * epoch. */
+/* A migration moves tasks of a job to other lanes while the job trains. Calls to lanes carry out
+ * the migrator's state machine (migrator/README.md). Only a migration changes the route of a task
+ * whose lane is alive. A task moves as a whole, keeps its number, and gets the job's next epoch. */
 #ifndef GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 #define GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 

@@ -258,8 +258,8 @@ static bool may_pass(int error)
            error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
-/* Doubles the size of batches if the order spent most of its time waiting for a moment without
- * rounds. Each batch needs such a moment (K39). */
+/* Doubles the size of batches if the order spent most of its time waiting for moments without
+ * rounds. Each batch needs a moment without rounds (K39). */
 static void choose_batch(struct order *order, const struct moved *moved)
 {
     bool has_waited = clock_now_ns() - order->began_ns > 2 * moved->longest_ns;

@@ -10,7 +10,8 @@ struct service;
 struct service_end {
     struct service *service;
     struct timer drain_timer, give_up_timer;
-    /* reason why local aggregators end with the service, as text; NULL: they continue */
+    /* reason why local aggregators end with the service, as text; NULL: local aggregators
+     * continue */
     const char *takes_along;
     bool ends_container; /* the container ends together with this process */
     /* 0: the service ends in order. Positive: number of a second signal. Negative: errno value of

@@ -21,8 +21,8 @@ struct tenant {
     bool is_revoked;
     struct limits limits; /* the tenant's own limits; an unset limit has the value of the service */
     struct party party;   /* all connections of the tenant share one turn (turns.h) */
-    uint64_t frame_bytes; /* memory reserved for its long messages (frames.c) */
-    uint32_t connections; /* number of its TCP connections */
+    uint64_t frame_bytes; /* memory reserved for long messages of the tenant (frames.c) */
+    uint32_t connections; /* number of TCP connections of the tenant */
     /* memory regions that the tenant's workers have registered on the lane that is being counted */
     uint64_t regions;
     uint64_t regions_most; /* largest number of regions on one lane, at the last count */
@@ -30,7 +30,7 @@ struct tenant {
      * lent_most: largest such sum of any aggregator. */
     uint64_t lent, lent_most;
     uint64_t added_s;        /* creation in seconds since 1970; 0: the local tenant */
-    uint32_t loss_limit_ppm; /* loss limit for each of its jobs, in millionths; 0: none */
+    uint32_t loss_limit_ppm; /* loss limit for each job of the tenant, in millionths; 0: none */
 };
 
 /* Creates the local tenant. Returns 0 or -ENOMEM. */

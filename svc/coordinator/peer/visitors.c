@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 
 #define KEPT_BACK 64 /* descriptors reserved for the Unix socket, files and new processes */
-/* A visitor whose last message is younger than this may be about to join a job. Such a visitor is
- * closed only when no descriptor is left. */
+/* A visitor may be about to join a job if its last message is younger than this time. Such a
+ * visitor is closed only when no descriptor is left. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)

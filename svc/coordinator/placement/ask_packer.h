@@ -6,7 +6,8 @@
 #include "svc/coordinator/job/task.h"
 
 struct answer {
-    struct packer_plan plan; /* the caller frees it with packer_plan_fini() */
+    /* plan of the packer; the caller frees the plan with packer_plan_fini() */
+    struct packer_plan plan;
     enum share_how how;
 };
 

@@ -37,8 +37,8 @@ static bool may_have_holders(const struct job *job)
 
 /* --- choice --- */
 
-/* Returns whether an operator has drained all lanes of the aggregator. Such an aggregator will end,
- * so it is chosen as a holder only if there is no other. */
+/* Returns whether an operator has drained all lanes of the aggregator. A drained aggregator will
+ * end, so it is chosen as a holder only if there is no other aggregator. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;

@@ -41,7 +41,8 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
 static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
 
 /* Sets the state of the pieces after an answer. Without an answer the pieces become PIECE_PLACED
- * again. They are then sent to the same lane when it returns, or to another lane if it is lost. */
+ * again. Pieces in this state are sent to the same lane when the lane returns, or to another lane
+ * if the lane is lost. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {

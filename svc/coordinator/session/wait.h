@@ -16,8 +16,8 @@ struct wait {
     void *data; /* freed together with the wait */
 };
 
-/* Creates a wait. It owns `data`, which is freed even after an error. Returns NULL if memory is
- * missing; the failure was then sent to the peer. */
+/* Creates a wait. The wait owns `data`, which is freed even after an error. Returns NULL if memory
+ * is missing; the failure was then sent to the peer. */
 struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
                          void (*expired)(struct wait *wait), void *data);
 /* Stops counting the wait as an open request of the job. The number of open requests is limited

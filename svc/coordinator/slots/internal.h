@@ -7,7 +7,7 @@
 #include "svc/coordinator/slots/slots.h"
 
 #define SLOTS_LOOK_NS NS_PER_S /* time between two checks of all jobs of pools */
-/* time without a pool after which its jobs are held (SL5) */
+/* time for which a pool is missing before its jobs are held (SL5) */
 #define SLOTS_AWAY_NS (60 * NS_PER_S)
 #define SLOTS_JOBS_MAX 4096 /* maximum number of jobs of all pools */
 /* number of failed workers, without a step in between, after which a job fails */
@@ -76,7 +76,7 @@ struct slots_pool {
 
 struct slots_job {
     struct list link;
-    uint32_t id; /* number of the job in its scheduler */
+    uint32_t id; /* number of the job in the scheduler of the site */
     char *name, *study;
     struct slots_pool *pool;
     uint32_t workers_min, workers_max;

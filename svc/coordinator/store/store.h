@@ -121,7 +121,7 @@ struct store_profile {
     uint64_t turn; /* larger values are newer */
     uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
-    uint32_t is_alone;               /* 1: measured without other jobs on its lanes; otherwise 0 */
+    uint32_t is_alone; /* 1: the job was measured without other jobs on its lanes; otherwise 0 */
     uint32_t few, enough, spent_ppm; /* fields of struct narrow of the packer */
 };
 
