@@ -90,7 +90,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* from here on, door.tcp has the address */
+    s->options->listen = NULL; /* door.tcp has the address now */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);

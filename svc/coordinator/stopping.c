@@ -100,7 +100,7 @@ void service_give_up(struct service *s, int code)
     if (s->phase != SERVICE_UP)
         return;
     s->ending->ended_by = code;
-    s->phase = SERVICE_DRAINING; /* no new work starts from here on */
+    s->phase = SERVICE_DRAINING; /* in this phase no new work starts */
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 

@@ -439,7 +439,7 @@ static void undo(struct declare *d)
     d->job->next_piece = d->next_piece;
     if (d->job->tensors_count > 0)
         return;
-    d->job->terms->layout = 0; /* the next declare counts as the first one again */
+    d->job->terms->layout = 0; /* the next declare counts as the first declare again */
     *d->job->profile = (struct profile){0};
     d->job->figures->knows_tensors = false;
 }

@@ -227,7 +227,7 @@ void filing_handle(struct peer *p, const envelope *message)
     struct filing *f = filing_own(p, message->id, request->file);
     if (!f)
         return;
-    timer_stop(&f->timer); /* each call has its own deadline */
+    timer_stop(&f->timer); /* while calls are open, only the deadlines of the calls apply */
     f->request = message->id;
     f->turn++;
     f->pending = 0;

@@ -69,7 +69,7 @@ static void filing_look(struct filing *f)
     const struct job_table *table = filing_table(f);
     if (!table)
         return filing_break(f, -ECONNRESET, "the job has ended");
-    bool is_bsp = table->terms->consistency <= TABLE_TERMS_BSP; /* in a job without stages */
+    bool is_bsp = table->terms->consistency <= TABLE_TERMS_BSP; /* BSP, in a job without stages */
     if (filing_is_level(f, is_bsp))
         return filing_stands(f, table);
     if (clock_now_ns() >= f->patience_ns)

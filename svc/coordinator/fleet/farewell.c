@@ -12,7 +12,7 @@
 /* A process that is ending. The slot of the process was freed, and may already have a new
  * process. */
 struct farewell {
-    struct list link; /* node in fleet.farewells */
+    struct list link; /* entry in fleet.farewells */
     struct service *service;
     struct provisioned process;
     struct source watch;

@@ -112,7 +112,7 @@ static size_t position_of(const struct scaling_look *look, const struct lane *la
 struct task_part {
     uint32_t task, lane, pieces;
     uint64_t bytes;
-    double lane_ns; /* sum of the measured times of its tensors; 0: unknown */
+    double lane_ns; /* sum of the measured times of the task's tensors; 0: unknown */
 };
 
 /* Sums over the tasks of a job on one lane. The position of the lane is the index of its sum. */

@@ -10,7 +10,7 @@
 
 #include <stdlib.h>
 
-#define SHARD_ROW_BYTES 25u /* key and index of a row */
+#define SHARD_ROW_BYTES 25u /* bytes of a row's key and of its entry in the index */
 #define SHARD_BYTES_LEAST (UINT64_C(64) << 10)
 /* upper limit of the bytes of a shard, because a user's hint may be any number */
 #define SHARD_BYTES_MOST (UINT64_C(1) << 40)

@@ -430,7 +430,8 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)
-            aggregator_drain(a); /* memory for a planned end is missing */
+            /* without memory for a planned end the aggregator is drained at once */
+            aggregator_drain(a);
     }
     leaving_check_done(s);
 }

@@ -484,7 +484,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
-        request->timing = (struct packer_timing){0}; /* without limits of loss and bandwidth */
+        request->timing = (struct packer_timing){0}; /* limits of loss and bandwidth do not apply */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
     if (error == -ENOSPC && waits_for_measure(job, request, why, err))

@@ -27,14 +27,14 @@ struct past {
     uint32_t workers, layout;
     uint64_t turn; /* larger values are newer */
     struct profile_times times;
-    bool is_alone; /* measured without other jobs on its lanes */
+    bool is_alone; /* the job was measured without other jobs on its lanes */
     struct narrow narrow;
     struct past_tensor *tensors; /* sorted by hash */
     size_t tensors_count;
 };
 
 struct past_jobs {
-    struct list jobs; /* newest last */
+    struct list jobs; /* list of all jobs, the newest last */
     uint64_t turn;    /* turn of the newest job */
 };
 

@@ -18,7 +18,8 @@
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t holder; /* the receiver; in a message to a lane, the holder of the pieces */
+    /* holder that receives the message; in a message to a lane, the pieces' holder */
+    uint32_t holder;
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];

@@ -10,7 +10,8 @@
 #include <errno.h>
 
 #define RANKS_TOLD_MAX 3
-#define TEXT_BYTES 400 /* part of an error text, which has 640 bytes */
+/* maximum bytes of the text, which is a part of an error text of 640 bytes */
+#define TEXT_BYTES 400
 
 /* Describes the state of a process on this host, read from the kernel. The identity of the process
  * must still be that of the process that joined. */

@@ -11,7 +11,7 @@
 #define ENDED_MAX 64
 
 struct slots_ended_job {
-    char *name; /* NULL: an unused entry */
+    char *name; /* name of the job; NULL: the entry is unused */
     char tenant[KEY_TENANT_BYTES_MAX + 1];
     uint32_t workers;
     uint8_t *has_left; /* by rank: the session of the rank has ended with a Goodbye */

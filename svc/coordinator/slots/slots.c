@@ -224,7 +224,7 @@ static struct slots_pool *slots_restore_pool(struct service *s, const struct sto
     pool = slots_pool_create(site, tenant, row->pool, row->node, row->pid);
     if (!pool)
         return NULL;
-    pool->is_held = true; /* until the pool has joined again */
+    pool->is_held = true; /* the jobs are held until the pool has joined again */
     timer_start(s->loop, &pool->away, clock_now_ns() + SLOTS_AWAY_NS);
     return pool;
 }

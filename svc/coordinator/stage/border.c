@@ -147,7 +147,7 @@ static void border_wait(struct stages *s, struct peer *p, const envelope *messag
     struct wait *wait = wait_create(p, message->id, timeout_ms * NS_PER_MS, border_expired, data);
     if (!wait)
         return;
-    wait_uncount(wait); /* an idle rank waits as long as a stage lasts */
+    wait_uncount(wait); /* not counted, because an idle rank waits until the stage ends */
     r->wait = wait->id;
     r->wait_is_end = request->ends;
 }

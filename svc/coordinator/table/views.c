@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define VIEW_HEAD_BYTES 8 /* tag and length of a view in a message, at most */
+#define VIEW_HEAD_BYTES 8 /* maximum bytes of the tag and length of a view in a message */
 
 /* Memory of a view. */
 struct view_source {

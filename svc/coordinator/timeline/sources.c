@@ -13,7 +13,7 @@
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 /* longest wait for late records after the end of the recording */
 #define PATIENCE_NS (2 * NS_PER_S)
-#define DRIFT_PPM 100 /* largest drift between two clocks */
+#define DRIFT_PPM 100 /* largest assumed drift between two clocks, in millionths */
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
 {
