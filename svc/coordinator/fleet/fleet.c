@@ -395,7 +395,7 @@ int fleet_create(struct service *s)
     if (!s->fleet)
         return -ENOMEM;
     s->fleet->service = s;
-    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function */
+    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function of this timer */
     list_init(&s->fleet->farewells);
     return 0;
 }

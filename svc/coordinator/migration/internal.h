@@ -80,7 +80,7 @@ static inline size_t migration_asked_bytes(const struct migration_asked *asked)
  * if no message is needed. */
 typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct migration_asked *asked);
 /* Sends messages about all pieces before the switch, to sources (`order`: by_source) or targets
- * (by_target). Calls `then` when all are answered. */
+ * (by_target). Calls `then` when all messages are answered. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migration_fn then);
 /* Handles the answer of such a message. An answer without an error is counted. An error aborts the
  * migration. */

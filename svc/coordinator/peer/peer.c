@@ -108,9 +108,9 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input, unless the peer is queued for a turn or reading is paused. If the connection
- * of a queued peer has ended, its descriptor is not watched at all, because epoll would report the
- * end again and again. */
+/* Watches the descriptor for input, unless the peer is queued for a turn or reading is paused. If
+ * the connection of a queued peer has ended, its descriptor is not watched at all, because epoll
+ * would report the end again and again. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);

@@ -231,9 +231,9 @@ static bool is_broken(const struct session *session, uint64_t within_ns)
 }
 
 /* Returns whether a worker without a pidfd is probably dead: its kernel has ended the connection to
- * the coordinator, and a lane has lost its connection to the worker. The kernel resets a
- * connection, as firewalls do, if the worker has not read all messages, for example because it was
- * stopped. */
+ * the coordinator, and a lane has lost its connection to the worker. A reset by a kernel looks like
+ * a reset by a firewall. The kernel resets the connection of a dead process if some messages were
+ * unread, for example because the process was stopped before. */
 static bool is_probably_dead(const struct session *session)
 {
     return session->process.fd < 0 && session->end != CHANNEL_ENDED_OTHERWISE &&
