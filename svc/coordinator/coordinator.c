@@ -45,8 +45,8 @@
 #include <sys/signalfd.h>
 #include <sys/un.h>
 
-/* File descriptors for the coordinator itself, one aggregator and some workers. Each further worker
- * needs one or two. */
+/* Number of file descriptors for the coordinator itself, one aggregator and some workers. Each
+ * further worker needs one or two descriptors. */
 #define DESCRIPTORS_LEAST 64
 #define POLICY_NAMES_BYTES 256
 
@@ -90,7 +90,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* from here on, door.tcp has the address */
+    s->options->listen = NULL; /* door.tcp has the address now */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
@@ -406,7 +406,8 @@ static struct coordinator *create(const struct coordinator_options *options)
     return NULL;
 }
 
-/* Frees the provisioner and the display: coordinator_create() owns both, even if it fails. */
+/* Frees the provisioner and the display, because coordinator_create() owns both objects, even if it
+ * fails. */
 static void destroy_given(const struct coordinator_options *options)
 {
     if (options->provisioner)

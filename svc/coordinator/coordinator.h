@@ -1,5 +1,5 @@
-/* The coordinator is the control plane. It manages sessions, jobs, routes of pieces, and the
- * aggregator processes. It is one process with one thread. Gradients never pass through it.
+/* The coordinator is the control plane: one process with one thread, which manages sessions, jobs,
+ * routes of pieces, and the aggregator processes. Gradients never pass through the coordinator.
  * README.md has the map. */
 #ifndef GRADPOOL_COORDINATOR_COORDINATOR_H
 #define GRADPOOL_COORDINATOR_COORDINATOR_H
@@ -19,7 +19,8 @@ struct provisioner;
 enum coordinator_exploring {
     COORDINATOR_EXPLORES_NOT,
     COORDINATOR_EXPLORES,
-    /* Only for benchmarks: load is divided by measured rates, and a moved task never moves back. */
+    /* Only for benchmarks: load is divided in proportion to measured speeds, and a moved task never
+     * moves back. */
     COORDINATOR_EXPLORES_BLINDLY,
 };
 
@@ -34,25 +35,25 @@ struct coordinator_options {
     const char *interface_name; /* network interface to listen on; NULL: all */
     uint32_t aggregators; /* number of local aggregator processes; with `scales`, their maximum */
     const char *cores;    /* cores that all local aggregators together may use; NULL: all */
-    /* slots of sites for workers of pools, such as "node7=8,node8=4"; NULL: no site */
+    /* slots for workers of pools at each site, such as "node7=8,node8=4"; NULL: no site */
     const char *worker_slots;
     const char *policy;         /* placement policy of the packer; NULL: "shared" */
     uint64_t piece_bytes_max;   /* maximum bytes of a piece, and of a task; 0: 4 MiB */
     uint32_t loss_limit_ppm;    /* default loss limit of jobs, in millionths; 0: no default */
-    enum durability durability; /* default for jobs; UNSAID: no default */
+    enum durability durability; /* default durability of jobs; UNSAID: no default */
     uint32_t lanes_per_core;    /* more than 1 for tests only */
     uint32_t network_gbit;  /* bandwidth for local lanes; 0: the value that the kernel reports */
     uint16_t data_port;     /* port of the first local lane; 0: any free ports */
     const char *allow_uids; /* user ids whose workers may use shared memory, such as "1000,1001" */
     /* A local aggregator ends after this time without a connection to a coordinator; 0: never. */
     uint64_t orphan_timeout_ns;
-    /* Longest time for which an ending local aggregator may move its tasks to others; 0: none. */
+    /* Longest time for which an ending local aggregator may move its tasks to other aggregators; 0:
+     * no time. */
     uint64_t leave_timeout_ns;
-    /* SIGTERM ends all jobs, even those in training (--stop jobs). */
+    /* SIGTERM ends all jobs, even jobs in training (--stop jobs). */
     bool ends_jobs;
-    /* SIGTERM ends no job, and the next start of the service continues the jobs (--stop service).
-     * The jobs are kept even if local aggregators are expected to end together with this
-     * process. */
+    /* SIGTERM ends no job, and the next start of the service continues the jobs (--stop service),
+     * even if local aggregators are expected to end together with this process. */
     bool keeps_jobs;
     uint64_t aggregator_timeout_ns; /* silence after which an aggregator is lost; 0: never */
     /* silence after which a local aggregator is lost although its process is alive; 0: the same as
@@ -104,7 +105,7 @@ int coordinator_step(struct coordinator *c, uint64_t deadline_ns);
  * start. Returns the signal's number if a second signal ended the service at once. Returns a
  * negative errno if the service could not continue; the log has the reason. */
 int coordinator_run(struct coordinator *c);
-/* Handles signal `number` like the same signal of the process (K91, K92). */
+/* Handles signal `number` as if the process had received this signal (K91, K92). */
 void coordinator_signal(struct coordinator *c, int number);
 
 /* Returns the URL of the service with the port in use, such as "gradpool://127.0.0.1:7077". */

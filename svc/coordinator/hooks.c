@@ -1,5 +1,4 @@
-/* All listeners of the hooks, in the order of their calls. This file owns no state, and makes no
- * decisions. */
+/* All listeners of the hooks, in the order of their calls. Owns no state and makes no decisions. */
 #include "svc/coordinator/hooks.h"
 #include "svc/coordinator/filing/filing.h"
 

@@ -19,8 +19,7 @@ struct peer_hooks {
     void (*is_read_out)(struct peer *p);
     /* The peer is about to be freed. Each listener removes its pointers to the peer. */
     void (*ends)(struct peer *p);
-    /* A control connection has ended. It belonged to `a` or to `session`; the other argument is
-     * NULL. */
+    /* A control connection of `a` or of `session` has ended; the other argument is NULL. */
     void (*connection_ended)(struct aggregator *a, struct session *session, enum channel_end end);
 };
 
@@ -32,9 +31,10 @@ struct aggregator_hooks {
     void (*is_back)(struct aggregator *a, const WIRE(AggregatorJoin) * join);
     /* The control connection of the aggregator has ended, or a newer connection has replaced it. */
     void (*is_away)(struct aggregator *a);
-    /* The aggregator counts as lost. A child process that may still run is killed. */
+    /* The aggregator counts as lost, although its process may still run. A process that this
+     * coordinator started is killed. */
     void (*is_cut_off)(const struct aggregator *a);
-    /* The aggregator is lost, and its process can no longer write to workers' memory. */
+    /* The aggregator is lost, and its process can no longer write to the memory of workers. */
     void (*is_lost)(struct aggregator *a);
     /* The aggregator is about to be freed. */
     void (*ends)(struct aggregator *a);
@@ -59,7 +59,7 @@ struct job_hooks {
     /* The job is about to be freed. When the whole service ends, no messages are sent for the
      * job. */
     void (*ends)(struct job *job);
-    /* Some pieces or shards have become ready or have failed. Declares that wait for them can be
+    /* Some pieces or shards have become ready or have failed, so declares that wait for them can be
      * answered. */
     void (*tensors_are_settled)(struct job *job);
     /* A change of the job's ranks that was waiting may begin. */
@@ -88,7 +88,8 @@ struct job_hooks {
 };
 
 struct service_hooks {
-    /* A worker, a lane, an aggregator or a job has changed, so views of it are out of date. */
+    /* A worker, a lane, an aggregator or a job has changed, so copies of its state for a display
+     * are out of date. */
     void (*view_has_changed)(struct service *s);
     /* A job may begin to train, so the service has to measure from now on. */
     void (*training_may_begin)(struct service *s);

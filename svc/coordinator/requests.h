@@ -4,8 +4,8 @@
 
 #include "svc/coordinator/peer/peer.h"
 
-/* Calls the handler of a message, or refuses a message without one. The caller keeps ownership of
- * `message`. */
+/* Calls the handler of a message. Refuses a message for which there is no handler. The caller still
+ * owns `message`. */
 void requests_handle(struct peer *p, const envelope *message);
 
 #endif

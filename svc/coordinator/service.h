@@ -54,13 +54,15 @@ struct identity {
 /* Timers for work that was postponed. */
 struct retries {
     struct service *service;
-    /* next attempt to place pieces, after memory was missing or the store has failed */
+    /* fires at the next attempt to place pieces, after memory was missing or the store has
+     * failed */
     struct timer stranded;
-    /* end of the time for which the last refused replica holder may not be chosen */
+    /* fires when the last refused replica holder may be chosen again */
     struct timer unfit;
 };
 
-/* The service. Each room has its state in a struct of its own, behind a pointer. */
+/* The service. The state of each room is in a struct of the room, to which this struct has a
+ * pointer. */
 struct service {
     const struct hooks *on;
     struct coordinator_options *options; /* the service owns the options and their strings */

@@ -1,5 +1,5 @@
-/* Settings of a service as texts. They never contain a secret, or a value that changes while the
- * service runs. */
+/* Settings of a service as texts. The settings never contain a secret, or a value that changes
+ * while the service runs. */
 #include "svc/coordinator/settings.h"
 
 #include "svc/base/clock.h"

@@ -1,7 +1,7 @@
 /* End of the service, in one of three ways. In order: jobs end first, then aggregators, then the
  * process. At once: all processes are killed. Left: jobs and local aggregators continue at the next
- * start. A job that a later start could continue is ended only if an operator requests it. Owns the
- * phase of the service after SERVICE_UP (RULES.md: K91 to K93, K107). */
+ * start. If a later start could continue a job, the job is ended only at an operator's request.
+ * Owns the phase of the service after SERVICE_UP (RULES.md: K91 to K93, K107). */
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"
@@ -25,8 +25,8 @@ static bool has_local_aggregators(const struct service *s)
     return false;
 }
 
-/* Returns the reason for which SIGTERM has to end the jobs, or NULL if jobs continue to train (K91,
- * K93). */
+/* Returns the reason for which SIGTERM has to end the jobs, or NULL if the jobs continue to train
+ * (K91, K93). */
 static const char *why_jobs_end(const struct service *s)
 {
     if (s->options->ends_jobs)
@@ -100,7 +100,7 @@ void service_give_up(struct service *s, int code)
     if (s->phase != SERVICE_UP)
         return;
     s->ending->ended_by = code;
-    s->phase = SERVICE_DRAINING; /* no new work starts from here on */
+    s->phase = SERVICE_DRAINING; /* in this phase no new work starts */
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
@@ -132,7 +132,7 @@ void service_check_drained(struct service *s)
 /* --- at once --- */
 
 /* Kills the aggregators. An aggregator on another host only loses its connection. While tasks are
- * moving away (leave_done is set), only aggregators that end with the service are killed. */
+ * moving away (leave_done is set), aggregators that continue after this process are not killed. */
 static void end_now(struct service *s)
 {
     fleet_drain(s, true);

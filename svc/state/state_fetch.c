@@ -1,5 +1,5 @@
-/* Requests to a coordinator about a job's state. Blocks, but never beyond its deadlines. Stores
- * none of the data. README: D3. */
+/* Requests to a coordinator about a job's state. The functions block, but never beyond their
+ * deadlines. None of the data is stored here. README: D3. */
 #include "svc/state/state_fetch.h"
 
 #define REST_TIMEOUT_MS 90000 /* longest wait until no round of the job is in progress */

@@ -26,12 +26,12 @@ typedef int (*state_part_fn)(void *context, size_t tensor, uint64_t offset, cons
                              size_t bytes, struct err *err);
 
 /* Begins a snapshot. The rounds of the job wait until state_fetch_end(), or until the channel is
- * closed or no longer used. Returns 0 or an error with a text; the caller then frees nothing.
- * Errors are refusals of the coordinator (-ENOENT, -EAGAIN, -ENODATA, -EOPNOTSUPP and others), and
- * those of channel_call(). */
+ * closed or no longer used. Returns 0, or an error with a text. After an error the caller has
+ * nothing to free. Errors are refusals of the coordinator (-ENOENT, -EAGAIN, -ENODATA, -EOPNOTSUPP
+ * and others), and those of channel_call(). */
 int state_fetch_begin(struct state_fetch *f, const struct state_wish *wish, struct err *err);
 /* Fetches the next parts, and calls `take` for each part. Returns the number of parts; 0: the state
- * is complete. Errors: of the channel, and of `take`. */
+ * is complete. Returns errors of the channel and of `take`. */
 int64_t state_fetch_next(struct state_fetch *f, state_part_fn take, void *context, struct err *err);
 /* Ends the snapshot, so that the job's rounds continue. Returns 0 or a negative errno. */
 int state_fetch_end(struct state_fetch *f, struct err *err);

@@ -27,8 +27,9 @@ static uint64_t add_word(uint64_t sum, uint64_t word)
     return sum << ROTATION | sum >> (64 - ROTATION);
 }
 
-/* Returns a checksum of four interleaved sums, because a single sum would wait for each
- * multiplication. Each step is invertible, so a changed word always changes the checksum. */
+/* Returns a checksum of four interleaved sums, because in a single sum each multiplication would
+ * wait for the previous one. Each step is invertible, so a changed word always changes the
+ * checksum. */
 uint64_t state_sum(const void *data, size_t bytes)
 {
     uint64_t sums[4] = {1, 2, 3, 4}, words[4], sum = bytes;

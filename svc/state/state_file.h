@@ -37,8 +37,8 @@ struct state_file {
 
 /* Parses header and index. `data`: the first `bytes` of a file of `file_bytes`. After success the
  * names in `ret_file` point into `data`, and the caller frees the tensors with free(). Returns 0 or
- * an error with a text. -EBADMSG: not a snapshot, or a damaged one. -EPROTO: another version.
- * -ENOMEM. */
+ * an error with a text. -EBADMSG: the file is not a snapshot, or is damaged. -EPROTO: the file has
+ * another version. -ENOMEM. */
 int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
                      struct state_file *ret_file, struct err *err);
 /* Opens the file and reads its index. The caller closes it with state_file_close(). Returns 0 or an

@@ -25,7 +25,7 @@ int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t 
                     const void *data, struct err *err);
 /* Ends and frees the writer. Returns 0 if the file is complete and on the disk under its name.
  * After an error before the rename, the former file is unchanged. After an error of the last
- * fsync(), the new file has replaced the former one. */
+ * fsync(), the new file has replaced the former file. */
 int state_write_finish(struct state_writer *w, struct err *err);
 /* Removes the unfinished file and frees the writer. */
 void state_write_abandon(struct state_writer *w);

@@ -38,9 +38,10 @@ struct table_file {
     /* offset: position of the next part; rows: number of rows before this part */
     uint64_t file_bytes, offset, rows;
 };
-/* Open a file and read its head. `fd` is owned by the result after success. The caller ends it with
- * table_file_close(). Return 0 or an error with a text: of open(2); -EBADMSG: not a table, or a
- * damaged one; -EPROTO: another version; -EINVAL: no regular file. */
+/* Open a file and read its head. `fd` is owned by the result after success. The caller closes the
+ * file with table_file_close(). Return 0 or an error with a text: the errors of open(2); -EBADMSG:
+ * the file is not a table, or is damaged; -EPROTO: the file has another version; -EINVAL: the path
+ * is no regular file. */
 int table_file_open(const char *path, struct table_file *ret_file, struct err *err);
 int table_file_take(int fd, struct table_file *ret_file, struct err *err);
 /* Reads the next part into memory of TABLE_FILE_PART_BYTES_MAX. Returns its bytes; 0: all rows were

@@ -26,7 +26,7 @@ _Static_assert(sizeof(struct table_header) == 344, "no holes");
 struct table_part {
     uint32_t rows;     /* number of rows, not 0 */
     uint32_t reserved; /* must be 0 */
-    uint64_t first;    /* number of rows in all parts before */
+    uint64_t first;    /* number of rows in all parts before this part */
     uint64_t sum;      /* checksum of the part, by table_part_sum() */
 };
 _Static_assert(sizeof(struct table_part) == 24, "no holes");

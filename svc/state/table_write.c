@@ -1,4 +1,5 @@
-/* Writes the header last, because the number of rows is known only at the end. README: D1, D4. */
+/* Writes the file of a table. The header is written last, because the number of rows is known only
+ * at the end. README: D1, D4. */
 #include "svc/state/table_write.h"
 
 #include "svc/state/table_layout.h"

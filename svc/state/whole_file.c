@@ -1,4 +1,5 @@
-/* Owns the descriptor, and the temporary name if the file system lacks O_TMPFILE. README: D1. */
+/* Writes a file that is complete or absent. Owns the descriptor, and the temporary name if the file
+ * system lacks O_TMPFILE. README: D1. */
 #include "svc/state/whole_file.h"
 
 #include "svc/base/cleanup.h"

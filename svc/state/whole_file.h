@@ -26,7 +26,7 @@ int whole_file_write(struct whole_file *w, const void *data, uint64_t bytes, uin
                      struct err *err);
 /* Ends the file and frees its fields. Returns 0 if the file is complete and on the disk under its
  * name. After an error before the rename, the former file is unchanged. After an error of the last
- * fsync(), the new file has replaced the former one. */
+ * fsync(), the new file has replaced the former file. */
 int whole_file_finish(struct whole_file *w, struct err *err);
 /* Removes the unfinished file and frees its fields. No effect after whole_file_finish(). */
 void whole_file_abandon(struct whole_file *w);

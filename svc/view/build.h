@@ -13,7 +13,8 @@ struct view_library {
 
 struct view_build {
     const char *version, *commit, *compiler;
-    const char *kernels; /* instruction sets of this machine; the first one is in use */
+    /* instruction sets that the kernels can use on this machine; the first one is in use */
+    const char *kernels;
     uint32_t protocol;
     const struct view_library *libraries;
     size_t libraries_count;

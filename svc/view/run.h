@@ -9,7 +9,7 @@
 #include <stdbool.h>
 
 struct view_figure {
-    const char *name;  /* key in the last line of the benchmark's output */
+    const char *name;  /* key of the figure in the last line of the benchmark's output */
     const char *title; /* title for readers */
     double value;      /* value of the figure; NAN: unknown */
     bool is_ratio;     /* whether the value is shown in percent */

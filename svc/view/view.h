@@ -15,17 +15,18 @@ struct view_use {
     uint64_t pushed_bytes;     /* received bytes of gradients */
     uint64_t rounds;
     uint32_t connections;
-    uint64_t queue_ns;   /* time that rounds waited for their first chunk, summed over all rounds */
-    uint64_t handled_ns; /* time in which a round was ready or in progress */
-    uint64_t stalled_ns; /* time that workers waited for this lane, summed over all workers */
+    /* time for which rounds waited for their first chunk, summed over all rounds */
+    uint64_t queue_ns;
+    uint64_t handled_ns; /* time during which a round was ready or in progress */
+    uint64_t stalled_ns; /* time for which workers waited for this lane, summed over all workers */
     uint32_t states;     /* number of pieces with parameters */
-    uint32_t copied;     /* number of these pieces with a complete replica */
+    uint32_t copied;     /* number of pieces with parameters that have a complete replica */
     /* number of pieces that need no replica: their parameters were never set, or the piece has
      * failed */
     uint32_t empty;
 };
 
-/* Rates between this snapshot and the previous one; NAN: not known yet. */
+/* Rates between the previous snapshot and this snapshot; NAN: not known yet. */
 struct view_rate {
     double cores; /* CPU seconds per second */
     double rounds_per_s, bytes_per_s;
@@ -77,7 +78,7 @@ struct view_event {
     const char *kind, *text;
 };
 
-/* A fact about the machine, the build or the settings. */
+/* The name and the value of a fact about the machine, the build or the settings. */
 struct view_fact {
     const char *name, *value;
 };
@@ -100,7 +101,7 @@ struct view_status {
     size_t settings_count;
     struct view_payer *payers; /* CPU time of each tenant; only operators get this list */
     size_t payers_count;
-    bool own_only; /* whether lists and sums contain only jobs of the requesting tenant */
+    bool own_only; /* whether lists and sums are limited to jobs of the requesting tenant */
 };
 
 struct view_worker {
@@ -108,7 +109,8 @@ struct view_worker {
     const char *node, *state;
 };
 
-/* Reasons of a close: all ranks are there, gain, moment, absence of a rank, replay. */
+/* Number of reasons for which a round closes: all ranks are there, gain, moment, absence of a rank,
+ * replay. */
 #define VIEW_REASONS 5
 
 /* Numbers of rounds with a gradient of the rank, and of rounds that dropped the rank's gradient. */
@@ -126,10 +128,11 @@ struct view_counts {
     struct view_counts_rank ranks[]; /* sorted by rank; ranks that were in no round are left out */
 };
 
-/* A table of keyed rows. Counts are sums over its lanes. */
+/* A table of keyed rows. Counts are sums over the lanes of the table. */
 struct view_table {
-    const char *table, *rule, *failure; /* failure "": the table has not failed */
-    char consistency[16];               /* "bsp", "ssp:2" or "asp" */
+    /* failure: reason of the failure; "": the table has not failed */
+    const char *table, *rule, *failure;
+    char consistency[16]; /* "bsp", "ssp:2" or "asp" */
     uint32_t dim, shards;
     /* whether a lane has sent counts; otherwise the following fields are invalid */
     bool is_counted;
@@ -137,7 +140,8 @@ struct view_table {
     uint64_t rows, bytes, births;
     uint64_t pulled_keys, pushed_keys;
     uint64_t minimum_clock, largest_clock; /* smallest and largest clock of the ranks */
-    uint32_t behind_rank; /* lowest rank at the minimum; invalid if both clocks are equal */
+    /* lowest rank whose clock is the minimum; invalid if both clocks are equal */
+    uint32_t behind_rank;
 };
 
 struct view_tables {
@@ -147,7 +151,8 @@ struct view_tables {
 };
 
 struct view_stage {
-    /* name "": between stages, all ranks work; choice: how the number of workers was chosen */
+    /* name "": the job is between stages, and all ranks work; choice: how the number of workers was
+     * chosen */
     const char *name, *choice;
     uint64_t number;
     uint32_t workers;
@@ -173,10 +178,10 @@ struct view_job {
     /* period of a round now; period without other jobs; lane time of a round. 0: unknown */
     uint64_t period_ns, alone_period_ns, lane_ns;
     uint64_t feedback_ns; /* time from the first join to the end of the first round */
-    /* loss compared with running alone, and the part of it caused by waiting for lanes;
+    /* loss compared with a run alone, and the part of this loss caused by waits for lanes; both in
      * millionths */
     uint32_t loss_ppm, shared_loss_ppm;
-    bool is_predicted; /* whether there is a prediction; otherwise the next field is invalid */
+    bool is_predicted; /* whether a prediction exists; otherwise the next field is invalid */
     /* predicted loss, and limit of the loss (0: no limit) */
     uint32_t predicted_loss_ppm, loss_limit_ppm;
     /* place of the copies: "none", "replica" or "worker"; NULL: unknown */
@@ -212,7 +217,7 @@ struct view_pool_job {
 struct view_pools {
     struct view_site *sites;
     size_t sites_count;
-    struct view_pool_job *jobs; /* jobs of the pools, those in training first */
+    struct view_pool_job *jobs; /* jobs of the pools; jobs in training are first */
     size_t jobs_count;
 };
 

@@ -1,6 +1,6 @@
 /* States of aggregator processes: up, away (disconnected), lost. Owns struct aggregator and struct
  * lane. A local aggregator becomes lost only after its process has ended: a live process may still
- * write to workers' memory, so no other process may replace it (wire W5, K4). */
+ * write to workers' memory, so no other process may replace the aggregator (wire W5, K4). */
 #include "svc/coordinator/aggregator/aggregator.h"
 
 #include "svc/base/log.h"

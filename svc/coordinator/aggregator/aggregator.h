@@ -24,7 +24,7 @@ struct lane {
     enum lane_use use; /* not stored: every lane is open after a restart */
     uint32_t leaving;  /* number of jobs whose tasks growth is moving to other lanes */
     uint32_t arriving; /* number of moves to this lane that are in progress */
-    /* Busy time of the lane when growth measured last, and the time of that measurement. */
+    /* Busy time of the lane at the last measurement by growth, and the time of this measurement. */
     uint64_t worked_ns, worked_at_ns;
     /* Busy share of the lane between the last two measurements by growth, in millionths of the
      * time. */
@@ -39,7 +39,7 @@ struct lane {
     /* Speed of the host's network interface, which all lanes of the host share; 0: unknown. */
     uint64_t network_bytes_per_s;
     uint64_t shared_ns; /* last time at which the lane had pieces of more than one job; 0: never */
-    uint64_t withheld_by; /* number of the drain that has closed this lane for new tasks */
+    uint64_t withheld_by; /* number of the drain order that has closed this lane for new tasks */
     /* Time of the last reply that contained rows about jobs. Later replies have no rows, because no
      * row has changed (K61). */
     uint64_t rows_ns;
@@ -56,7 +56,7 @@ struct aggregator {
     enum aggregator_state state;
     bool is_stopping; /* a drain was requested, or the service is about to request it */
     struct peer *peer;
-    struct leaving *leaving; /* the aggregator's request to leave; NULL: none */
+    struct leaving *leaving; /* state of the aggregator's planned end; NULL: no end is planned */
     uint32_t former_slot;    /* slot that the aggregator used before it began to leave; 0: none */
     struct source process;   /* pidfd, if the process runs on this host */
     /* In state AWAY: time at which the aggregator is lost. In state LOST: time at which the struct
@@ -65,8 +65,8 @@ struct aggregator {
     uint64_t pinged_ns;      /* time of the ping that is not answered yet; 0: none */
     uint32_t periods_silent; /* number of consecutive ping periods without an answer */
     uint64_t silent_ns;      /* total length of the silent periods */
-    /* The aggregator had no memory for replicas, or could not connect to a lane. It is not chosen
-     * as a replica holder before this time. */
+    /* The aggregator is not chosen as a replica holder before this time, because it had no memory
+     * for replicas, or could not connect to a lane. */
     uint64_t unfit_until_ns;
     struct list calls;
     struct lane *lanes;
@@ -89,9 +89,9 @@ const char *aggregator_state_name(const struct aggregator *a);
 void aggregator_watch(struct aggregator *a);
 /* Makes `p` the control connection of the aggregator, which is in state UP afterwards. */
 void aggregator_attach(struct aggregator *a, struct peer *p);
-/* Requests that the aggregator completes all open rounds and ends. */
+/* Requests that the aggregator completes all open rounds and then ends. */
 void aggregator_drain(struct aggregator *a);
-/* Like aggregator_drain(). `loses` is a sentence for the aggregator's log about jobs that lose
+/* Like aggregator_drain(). `loses` is a sentence that the aggregator logs: the jobs that lose
  * state. */
 void aggregator_drain_losing(struct aggregator *a, const char *loses);
 /* Handles an aggregator whose silence has reached its limit. A local process is killed; any other

@@ -1,7 +1,7 @@
 /* Requests for measurements of lanes, and the stored replies. A lane's busy time includes waits for
- * a core. Only this file reduces it to the time for which the lane had its core, so views, samples
- * and bills agree (K15). Owns the stored measurements of each aggregator. Each request has digests
- * of the stored rows, so that lanes send only changed rows (K61). */
+ * a core. Only this file subtracts these waits, so views, samples and bills agree (K15). Owns the
+ * stored measurements of each aggregator. Each request has digests of the stored rows, so that
+ * lanes send only changed rows (K61). */
 #include "svc/coordinator/aggregator/busy_time.h"
 
 #include "svc/coordinator/aggregator/call.h"
@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Finds the row of a lane. The row at index `place` is compared first, because a lane's row usually
- * has the same index in each reply. */
+/* Finds the row of a lane. The row with index `place` is compared first, because a lane's row
+ * usually has the same index in each reply. */
 static WIRE(LaneUse) * use_in(const envelope *stats, uint32_t lane, size_t place)
 {
     const WIRE(StatsReply) *reply = stats ? stats->stats_reply : NULL;
@@ -41,8 +41,8 @@ static WIRE(JobUse) * job_in(const WIRE(LaneUse) * lane, uint32_t job_id, size_t
 /* Returns the increase of a counter. A counter that is lower than before has restarted from 0. */
 static uint64_t since(uint64_t was, uint64_t is) { return is >= was ? is - was : is; }
 
-/* Returns the corrected value of a counter: the earlier corrected value plus `part` of the
- * increase. `part` is the share of the time for which the lane had its core. */
+/* Returns the corrected value of a counter: the earlier corrected value, plus the increase
+ * multiplied by `part`. `part` is the share of the time for which the lane had its core. */
 static uint64_t shown(uint64_t before, uint64_t was, uint64_t is, double part)
 {
     return (is >= was ? before : 0) + (uint64_t)((double)since(was, is) * part);
@@ -92,8 +92,8 @@ void stats_forget(struct aggregator *a)
     a->stats = a->counted = NULL;
 }
 
-/* Returns whether this coordinator has stored each row that the reply omits. A stored row may be
- * newer than the row whose digest the request had, if two requests were open at the same time. */
+/* Returns whether this coordinator has stored each row that the reply omits. If two requests were
+ * open at the same time, a stored row may be newer than the row whose digest the request had. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {
@@ -139,7 +139,7 @@ static void take_lane(struct aggregator *a, size_t place, WIRE(LaneUse) * counte
 
 bool stats_keep(struct aggregator *a, const envelope *reply)
 {
-    /* The caller owns the reply. It is packed once and unpacked twice to get two copies. */
+    /* The caller owns the reply. The reply is packed once and unpacked twice to get two copies. */
     size_t bytes = gradpool__wire__envelope__get_packed_size(reply);
     _cleanup_free_ uint8_t *packed = has_known(a, reply->stats_reply) ? malloc(bytes) : NULL;
     if (!packed)

@@ -5,8 +5,8 @@
 
 #include "svc/coordinator/aggregator/call.h"
 
-/* Requests measurements of all jobs, and of each piece of job `job_id` (0: of no piece). Errors are
- * those of call_send(). */
+/* Requests measurements of all jobs, and of each piece of job `job_id` (0: of no piece). Returns
+ * the errors of call_send(). */
 int stats_request(struct aggregator *a, uint32_t job_id, uint64_t deadline_ns, call_done_fn done,
                   const void *data, size_t data_bytes);
 /* Stores a copy of a StatsReply in `a->stats`, with busy time corrected to CPU time (K15). Returns

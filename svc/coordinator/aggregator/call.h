@@ -24,7 +24,7 @@ int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call
  * could be read. */
 int lane_connect(const struct lane *lane, uint32_t job, uint32_t rank,
                  struct record_connect *ret_connect);
-/* Returns whether `code` means that no answer arrived. In that case the aggregator may or may not
+/* Returns whether `code` stands for a missing answer. In that case the aggregator may or may not
  * have carried out the request. */
 bool call_went_unanswered(int code);
 void call_answer(struct aggregator *a, const envelope *reply);

@@ -1,7 +1,7 @@
-/* Pings to aggregators. Owns the timer of the pings. The control thread and each lane of an
- * aggregator answer a ping, so the aggregator counts as silent if one of its threads is blocked.
- * Time does not count as silence while this process did not run, or while an answer waited to be
- * read (K14). */
+/* Pings to aggregators. Owns the timer of the pings. An answer needs a turn of the control thread
+ * and of each lane of an aggregator, so the aggregator counts as silent if one of its threads is
+ * blocked. Time does not count as silence while this process did not run, or while an answer was
+ * unread in the socket (K14). */
 #include "svc/coordinator/aggregator/ping.h"
 
 #include "svc/base/log.h"
@@ -15,8 +15,8 @@
 
 #define PERIODS 3 /* number of silent periods after which an aggregator is treated as hung */
 /* Number of silent periods after which a local aggregator is treated as hung, if all aggregators
- * are local. Periods are then longer, so fewer pings wake threads. These wake-ups are most of the
- * cost of an idle service. */
+ * are local. Pings are then less frequent, because waking threads for pings is most of the cost of
+ * an idle service. */
 #define PERIODS_LOCAL 6
 
 struct pings {
@@ -55,7 +55,8 @@ static bool has_unread(const struct peer *p)
 }
 
 /* Returns the longest permitted silence. The kernel reports the end of a local process, so the
- * limit for a local aggregator only has to exceed a wait for a core on a loaded machine. */
+ * limit for a local aggregator only has to exceed the longest wait for a core on a loaded
+ * machine. */
 static uint64_t limit_ns(const struct aggregator *a)
 {
     const struct coordinator_options *o = a->service->options;

@@ -8,7 +8,7 @@
 int liveness_create(struct service *s);
 void liveness_destroy(struct service *s);
 void liveness_start(struct service *s);
-/* Shortens the ping period if this aggregator, which has just joined, requires a shorter one. */
+/* Shortens the ping period if the aggregator, which has just joined, requires a shorter period. */
 void liveness_joined(struct aggregator *a);
 /* Resets the silence of the aggregator, because a message from it has arrived. */
 void liveness_heard(struct aggregator *a);

@@ -1,5 +1,5 @@
-/* Processes on this host: has a process ended, and signals to a process. A signal is sent to a
- * pidfd, never to a process number, because the kernel may have given the number of an ended
+/* Processes on this host: whether a process has ended, and signals to a process. A signal is sent
+ * to a pidfd, never to a process number, because the kernel may have given the number of an ended
  * process to a new process (K7). */
 #include "svc/coordinator/aggregator/process.h"
 
@@ -31,8 +31,8 @@ int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
     int fd = pidfd_open((pid_t)pid, 0);
     if (fd < 0)
         return look_without_pidfd(pid, identity, -errno);
-    /* The identity is checked after the pidfd is open: until then the number could pass to a new
-     * process. */
+    /* The identity is checked after the pidfd is open, because before that the number could pass to
+     * a new process. */
     if (process_identity(pid) != identity || is_dead(fd)) {
         close(fd);
         return -ESRCH;

@@ -1,5 +1,5 @@
-/* Declares of tensors. The first rank that names a tensor creates it. All other ranks must declare
- * the same shape, dtype and terms. A declare is answered after every lane has confirmed the
+/* Declares of tensors. The first rank that names a tensor creates the tensor. All other ranks must
+ * declare the same shape, dtype and terms. A declare is answered after every lane has confirmed the
  * tensor's pieces (K3), so each lane knows a piece before it receives an announcement of the
  * piece. */
 #include "svc/coordinator/declare/declaration.h"
@@ -187,9 +187,9 @@ static void refuse_newcomer(struct declare *d, const struct tensor *tensor, cons
               ranks_text(tensor, ranks, sizeof ranks));
 }
 
-/* Refuses a tensor whose shape or dtype differs from the declared one. If this rank has declared
- * the tensor before, only this declare fails. Otherwise the ranks disagree, and the tensor fails
- * for all ranks. */
+/* Refuses a tensor whose shape or dtype differs from that of an earlier declare. If this rank has
+ * declared the tensor before, only this declare fails. Otherwise the ranks disagree, and the tensor
+ * fails for all ranks. */
 static void refuse_mismatch(struct declare *d, struct tensor *tensor, const WIRE(TensorSpec) * spec)
 {
     uint32_t rank = d->peer->session->rank;
@@ -254,8 +254,8 @@ static bool terms_are_valid(const struct declare *d, const WIRE(TensorSpec) * sp
     return !fault;
 }
 
-/* Refuses a tensor whose terms differ from the declared ones. The quorum says for which ranks a
- * round waits, so it must be the same on all ranks. */
+/* Refuses a tensor whose terms differ from those of an earlier declare. For example, the quorum
+ * says for which ranks a round waits, so all ranks must declare the same quorum. */
 static void refuse_terms(struct declare *d, struct tensor *tensor)
 {
     uint32_t rank = d->peer->session->rank;
@@ -439,7 +439,7 @@ static void undo(struct declare *d)
     d->job->next_piece = d->next_piece;
     if (d->job->tensors_count > 0)
         return;
-    d->job->terms->layout = 0; /* the next declare counts as the first one again */
+    d->job->terms->layout = 0; /* the next declare counts as the first declare again */
     *d->job->profile = (struct profile){0};
     d->job->figures->knows_tensors = false;
 }

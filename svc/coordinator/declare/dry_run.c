@@ -119,8 +119,8 @@ static double lane_ns_a_byte(const struct service *s)
     return bytes > 0 ? lanes_ns / bytes : 0;
 }
 
-/* Sets the times of the job from the request, or from an earlier run. Without a lane time from
- * either, the mean lane time per byte of the measured jobs is used. */
+/* Sets the times of the job from the request, or from an earlier run. If neither has a lane time,
+ * the mean lane time per byte of the measured jobs is used. */
 static void set_times(struct job *job, const WIRE(PlanRequest) * request)
 {
     job->terms->layout = profiles_layout(job->tensors, job->tensors_count);
@@ -140,8 +140,8 @@ static void set_times(struct job *job, const WIRE(PlanRequest) * request)
                        &(struct narrow){0});
 }
 
-/* Checks the limits. The use of a tenant is a sum over the list of jobs, so the job is in this list
- * during the check. */
+/* Checks the limits. The use of a tenant is a sum over the list of jobs, so the job is added to
+ * this list during the check. */
 static int check_quota(struct job *job, struct err *err)
 {
     list_append(&job->service->jobs, &job->link);

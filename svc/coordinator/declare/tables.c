@@ -1,6 +1,6 @@
-/* Declares of tables. The first rank that names a table creates it and its shards. All other ranks
- * must declare the same terms. A declare is answered after every lane has confirmed its shards
- * (K3). */
+/* Declares of tables. The first rank that names a table creates the table and its shards. All other
+ * ranks must declare the same terms. A declare is answered after every lane has confirmed its
+ * shards (K3). */
 #include "svc/coordinator/declare/tables.h"
 
 #include "svc/base/cleanup.h"
@@ -121,8 +121,9 @@ static const char *table_lack(const struct table_terms *terms)
     return NULL;
 }
 
-/* Returns why the job cannot have a table with these terms, or NULL. Without BSP no update waits
- * for a worker, so the loss of a worker only releases ranks that wait for the slowest clock. */
+/* Returns why the job cannot have a table with these terms, or NULL. Without BSP no lane waits for
+ * the update of a worker. The loss of a worker then only releases ranks that wait for the slowest
+ * clock. */
 static const char *job_lack(const struct job *job, const struct table_terms *terms)
 {
     bool takes_late = job->workers > job->ranks->founding;
@@ -166,9 +167,9 @@ static const char *table_ranks_text(const struct job_table *table, char *buffer,
     return buffer;
 }
 
-/* Refuses terms that differ from the declared ones. If this rank has declared the table before,
- * only this declare fails. Otherwise the ranks disagree. A rank has one clock for all its tables,
- * so other ranks could wait in any table, and the whole job fails. */
+/* Refuses terms that differ from those of an earlier declare. If this rank has declared the table
+ * before, only this declare fails. Otherwise the ranks disagree, and the whole job fails: a rank
+ * has one clock for all its tables, so other ranks could wait in any table. */
 static int table_refuse_terms(struct tables_asked *d, struct job_table *table,
                               const struct table_terms *terms, struct err *err)
 {
@@ -221,15 +222,15 @@ static int table_resolve(struct tables_asked *d, const WIRE(TableSpec) * spec, s
     return error;
 }
 
-/* --- placing and storing --- */
+/* --- placement and storage --- */
 
 static bool table_is_new(const struct tables_asked *d, const struct job_table *table)
 {
     return table->id >= d->next_table;
 }
 
-/* Chooses a lane, a task and an epoch for each shard of a new table. The sums of the lanes change
- * later, in table_adopt(). */
+/* Chooses a lane, a task and an epoch for each shard of a new table. table_adopt() later adds the
+ * shards to the sums of the lanes. */
 static int table_plan(struct job_table *table, struct lane **lanes, struct err *err)
 {
     int error = placing_plan_shards(table, lanes, err);
@@ -250,8 +251,8 @@ static int tables_plan(const struct tables_asked *d, struct err *err)
     return error;
 }
 
-/* Adds the rank to the wanted tables that lack it, or (`on` false) removes it from these tables.
- * `had[i]`: table i had the rank before the declare. */
+/* Adds the rank to those wanted tables that did not have the rank before the declare, or (`on`
+ * false) removes the rank from them. `had[i]`: table i had the rank before. */
 static void tables_set_rank(const struct tables_asked *d, const bool *had, bool on)
 {
     uint32_t rank = d->peer->session->rank;
@@ -339,7 +340,7 @@ static void tables_answer_when_ready(const struct tables_asked *d)
     tables_check_waits(d->job);
 }
 
-/* Ends the job's wait for lanes, unless `error` says that the wait continues. */
+/* Ends the job's wait for lanes, unless `error` is -EINPROGRESS: the wait then continues. */
 static int tables_end_wait(struct job *job, int error)
 {
     if (error == 0)

@@ -1,5 +1,6 @@
-/* Requests of operators for exports and imports. Owns struct filing. A hold ends with its operator,
- * with the table's lanes, or at a deadline. RULES.md: K115. */
+/* Requests of operators to export and import tables. Owns struct filing. A hold of a table ends
+ * when its operator disconnects, when the table's lanes are lost, or at a deadline. RULES.md:
+ * K115. */
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -11,7 +12,7 @@
 #include <stdlib.h>
 
 #define SILENCE_NS (5 * NS_PER_S)   /* longest time between two requests of the operator */
-#define PATIENCE_NS (10 * NS_PER_S) /* longest wait until all lanes hold the table */
+#define PATIENCE_NS (10 * NS_PER_S) /* longest wait until all lanes have stopped the table */
 
 /* ---- lookup ---- */
 
@@ -76,8 +77,8 @@ static void filing_continued(struct service *s, void *data, const envelope *repl
         log_debug("an order about a held table has failed: %s", text);
 }
 
-/* Ends the hold on all lanes, without waiting for them. A lane that does not receive the request
- * has lost the coordinator, which ends its holds, too. */
+/* Ends the hold on all lanes, without a wait for their answers. A lane that does not receive the
+ * request has lost its connection to the coordinator, and ends the hold itself. */
 static void filing_let_go_on(struct filing *f)
 {
     f->turn++;
@@ -226,7 +227,7 @@ void filing_handle(struct peer *p, const envelope *message)
     struct filing *f = filing_own(p, message->id, request->file);
     if (!f)
         return;
-    timer_stop(&f->timer); /* each call has its own deadline */
+    timer_stop(&f->timer); /* while calls are open, only the deadlines of the calls apply */
     f->request = message->id;
     f->turn++;
     f->pending = 0;

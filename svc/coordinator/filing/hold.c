@@ -1,5 +1,6 @@
-/* Brings all lanes of a table to one clock. With BSP all members have ended each clock that a lane
- * has applied, so every lane reaches the largest clock of any lane. RULES.md: K115. */
+/* Stops a table on all its lanes at one clock. With BSP, a lane has applied a clock only if all
+ * members have ended this clock, so every lane will reach the largest clock of any lane. RULES.md:
+ * K115. */
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/filing/internal.h"
@@ -48,7 +49,8 @@ static void filing_hold_again(struct timer *timer)
     filing_hold(container_of(timer, struct filing, timer));
 }
 
-/* Returns whether all lanes hold the table. Sets f->clock to the largest clock of any lane. */
+/* Returns whether all lanes have stopped the table, with BSP at the same clock. Sets f->clock to
+ * the largest clock of any lane. */
 static bool filing_is_level(struct filing *f, bool is_bsp)
 {
     uint64_t least = UINT64_MAX;
@@ -67,7 +69,7 @@ static void filing_look(struct filing *f)
     const struct job_table *table = filing_table(f);
     if (!table)
         return filing_break(f, -ECONNRESET, "the job has ended");
-    bool is_bsp = table->terms->consistency <= TABLE_TERMS_BSP; /* in a job without stages */
+    bool is_bsp = table->terms->consistency <= TABLE_TERMS_BSP; /* BSP, in a job without stages */
     if (filing_is_level(f, is_bsp))
         return filing_stands(f, table);
     if (clock_now_ns() >= f->patience_ns)

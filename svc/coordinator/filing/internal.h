@@ -8,14 +8,15 @@
 struct filing_lane {
     uint32_t lane;
     bool is_held;
-    uint64_t clock, steps, count; /* from the lane's last reply to HOLD */
+    /* values from the lane's last reply to a request to hold the table */
+    uint64_t clock, steps, count;
 };
 
 struct filing {
     struct list link; /* node in works.filings */
     struct service *service;
     struct peer *peer;
-    uint64_t id, request; /* request: open request of the operator; 0: none */
+    uint64_t id, request; /* request: number of the operator's open request; 0: none */
     uint32_t job, table;
     bool is_import;
     bool is_ready;    /* all lanes hold the table at `clock` */
@@ -24,7 +25,7 @@ struct filing {
     uint64_t clock;
     uint64_t patience_ns, stood_ns;
     struct timer timer;
-    uint32_t shard; /* of an export: next rows to read */
+    uint32_t shard; /* shard: number of the shard whose rows are exported next */
     uint64_t from;
     size_t lanes_count;
     struct filing_lane lanes[];
@@ -39,13 +40,13 @@ struct filing_asked {
 
 /* ---- filing.c ---- */
 
-/* Returns the export or import to which a reply belongs; NULL: it has ended, or has made other
- * calls since. */
+/* Returns the export or import to which a reply belongs; NULL: the export or import has ended, or
+ * the reply belongs to an earlier group of calls. */
 struct filing *filing_of(struct service *s, const struct filing_asked *asked);
-/* Returns the table; NULL: job or table have ended. */
+/* Returns the table; NULL: the job or the table no longer exists. */
 struct job_table *filing_table(const struct filing *f);
-/* Sends a request to the lane with this index. The reply counts in `pending`. Errors of
- * call_send(), and -ENOENT if the lane has ended. */
+/* Sends a request to the lane with index `at`, and adds the call to `pending`. Returns the errors
+ * of call_send(), or -ENOENT if the lane no longer exists. */
 int filing_call(struct filing *f, size_t at, WIRE(TableBulk) message, call_done_fn done);
 /* Answers the open request. */
 void filing_answer(struct filing *f, WIRE(TableFileReply) reply);
@@ -58,14 +59,14 @@ void filing_free(struct filing *f);
 
 /* ---- hold.c ---- */
 
-/* Requests the hold from all lanes, until all hold the table at one clock. */
+/* Sends requests to all lanes to hold the table, until all lanes hold it at one clock. */
 void filing_hold(struct filing *f);
 
 /* ---- rows.c ---- */
 
 /* Answers the open request with the next rows. */
 void filing_read(struct filing *f);
-/* Sends rows of an import to their lanes. */
+/* Sends rows of an import to the lanes of their shards. */
 void filing_write(struct filing *f, const ProtobufCBinaryData *rows);
 /* Ends the hold on all lanes, then answers the open request and frees the object. */
 void filing_end(struct filing *f, uint64_t steps);

@@ -1,6 +1,6 @@
-/* Rows between operator and lanes. Of an export one part is in memory at a time. The rows of an
- * import are divided by the shards of this table, whatever the table of the file had. RULES.md:
- * K115. */
+/* Transfers rows between operator and lanes. At most one part of an export is in memory. The rows
+ * of an import are divided among the shards of this table, which may have another number of shards
+ * than the exported table. RULES.md: K115. */
 #include "svc/reduce/rows/rows.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -23,8 +23,8 @@ static size_t filing_at(const struct filing *f, uint32_t lane)
     return at;
 }
 
-/* Ends the export or import if the reply of a lane is an error. Returns NULL then, and for a reply
- * to an earlier group of calls. */
+/* Returns the export or import of a lane's reply. Returns NULL for a reply to an earlier group of
+ * calls, and for an error, which ends the export or import. */
 static struct filing *filing_heard(struct service *s, const struct filing_asked *asked,
                                    const envelope *reply, int code, const char *text)
 {
@@ -97,7 +97,7 @@ static size_t filing_row_bytes(const struct job_table *table)
            (size_t)row_moments(t->rule, t->dim) * sizeof(float);
 }
 
-/* Copies the rows of the lane with index `at`. Returns their bytes. */
+/* Copies the rows that belong to the lane with index `at`. Returns the number of copied bytes. */
 static size_t filing_gather(const struct filing *f, const struct job_table *table,
                             const ProtobufCBinaryData *rows, size_t at, uint8_t *ret_rows)
 {
@@ -116,7 +116,7 @@ static size_t filing_gather(const struct filing *f, const struct job_table *tabl
     return bytes;
 }
 
-/* Returns the bytes of the rows of the lane, or an error. */
+/* Sends the rows that belong to the lane. Returns the number of their bytes, or an error. */
 static int64_t filing_write_lane(struct filing *f, const struct job_table *table,
                                  const ProtobufCBinaryData *rows, size_t at, uint8_t *buffer)
 {

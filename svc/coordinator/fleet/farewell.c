@@ -1,6 +1,6 @@
-/* Local aggregators that end after a SIGTERM from outside the service. Such an end is not a crash.
- * The slot gets a new process at once, and the ending process is watched until its end. Owns struct
- * farewell (RULES.md: K94). */
+/* Local aggregators that end after a SIGTERM from outside the service. An end after this signal is
+ * not a crash. The slot gets a new process at once, and the ending process is watched until its
+ * end. Owns struct farewell (RULES.md: K94). */
 #include "svc/coordinator/fleet/farewell.h"
 
 #include "svc/base/log.h"
@@ -9,9 +9,10 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process that is ending. Its slot was freed, and may already have a new process. */
+/* A process that is ending. The slot of the process was freed, and may already have a new
+ * process. */
 struct farewell {
-    struct list link; /* node in fleet.farewells */
+    struct list link; /* entry in fleet.farewells */
     struct service *service;
     struct provisioned process;
     struct source watch;

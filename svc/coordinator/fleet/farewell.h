@@ -9,12 +9,11 @@
  * process starts at once. With fixed ports (--data-port), the next process starts after the present
  * process has ended. */
 void fleet_leaves(struct aggregator *a);
-/* Returns whether the former aggregator of this slot has not ended and still uses the slot's
- * ports. */
+/* Returns whether the former aggregator of this slot is still running and uses the slot's ports. */
 bool fleet_lacks_port(const struct slot *slot);
 /* Functions for ending processes whose slots were freed. farewells_kill() kills one process, and
- * farewells_end() all of them. farewells_are_over() returns whether all have ended.
- * farewells_destroy() frees the records. */
+ * farewells_end() kills all. farewells_are_over() returns whether all of these processes have
+ * ended. farewells_destroy() frees the records. */
 void farewells_kill(struct service *s, const struct aggregator *a);
 void farewells_end(struct service *s);
 bool farewells_are_over(const struct service *s);

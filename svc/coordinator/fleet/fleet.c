@@ -41,8 +41,8 @@ static bool is_manned(const struct slot *slot)
     return a && !a->is_stopping;
 }
 
-/* Returns whether there is a job, and an aggregator that is not lost. A failing slot then does not
- * end the service. */
+/* Returns whether the service has a job, and an aggregator that is not lost. In this case a slot
+ * whose starts fail does not end the service. */
 static bool others_are_needed(const struct service *s)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -152,8 +152,8 @@ static void ask_to_go(struct slot *slot, struct aggregator *a)
     aggregator_drain(a);
 }
 
-/* Continues to stop an aggregator after fleet_release(). First other holders copy its replicas
- * (K57). Then the aggregator is drained. At the deadline its process is killed. */
+/* Continues to stop an aggregator after fleet_release(). First other holders copy the replicas that
+ * it stores (K57). Then the aggregator is drained. At the deadline its process is killed. */
 static void check_leaving(struct slot *slot)
 {
     struct aggregator *a = aggregator_of(slot);
@@ -203,8 +203,8 @@ static void try_again(struct timer *timer)
     fleet_check(container_of(timer, struct slot, again)->service);
 }
 
-/* Marks slot 0 as wanted if no aggregator would remain: new jobs, and jobs without lanes, need
- * one. */
+/* Marks slot 0 as wanted if no aggregator would remain, because new jobs, and jobs without lanes,
+ * need an aggregator. */
 static void want_one(struct service *s)
 {
     if (s->fleet->leave_done)
@@ -281,7 +281,7 @@ void fleet_want_another(struct service *s)
             fleet_want(&s->fleet->slots[i], 0);
 }
 
-/* Returns false for a slot that pauses after too many starts. */
+/* Returns false also for a slot that pauses after too many starts. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
@@ -325,7 +325,7 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* a joined aggregator gets the request to end over its control connection */
+        /* an aggregator that has joined receives the request to end over its control connection */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);
@@ -395,7 +395,7 @@ int fleet_create(struct service *s)
     if (!s->fleet)
         return -ENOMEM;
     s->fleet->service = s;
-    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function */
+    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function of this timer */
     list_init(&s->fleet->farewells);
     return 0;
 }

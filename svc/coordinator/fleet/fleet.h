@@ -54,7 +54,7 @@ struct fleet {
 int fleet_create(struct service *s);
 /* Creates options.aggregators slots and divides the cores among them. */
 int fleet_init(struct service *s, struct err *err);
-/* Starts the missing processes, and continues to stop those that are no longer wanted. */
+/* Starts the missing processes, and continues to stop processes that are no longer wanted. */
 void fleet_check(struct service *s);
 struct slot *fleet_slot_of_grant(struct service *s, const char *grant);
 void fleet_joined(struct slot *slot);
@@ -77,7 +77,7 @@ bool fleet_may_start(const struct slot *slot);
 /* Returns whether a wanted slot has no aggregator yet. */
 bool fleet_expects_more(const struct service *s);
 void fleet_drain(struct service *s, bool now);
-/* Kills the local processes that have not joined. They have no tasks. */
+/* Kills the local processes that have not joined. These processes have no tasks. */
 void fleet_end_starting(struct service *s);
 bool fleet_is_gone(const struct service *s);
 void fleet_destroy(struct service *s);

@@ -114,8 +114,8 @@ static bool same_lanes(const struct aggregator *a, const WIRE(AggregatorJoin) * 
     return true;
 }
 
-/* Sets the memory costs from the join message. The costs depend on the version of the program, so
- * they are not stored. */
+/* Sets the memory costs of pieces and ranks from the join message. The costs depend on the version
+ * of the program, so they are not stored. */
 static void take_costs(struct aggregator *a, const WIRE(AggregatorJoin) * join)
 {
     for (size_t i = 0; i < a->lanes_count; i++) {

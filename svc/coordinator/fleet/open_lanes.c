@@ -1,4 +1,5 @@
-/* Number of open lanes, and numbers for lanes of aggregators that do not run. Owns no state. */
+/* The number of open lanes, and numbers for future lanes of aggregators that do not run yet. Owns
+ * no state. */
 #include "svc/coordinator/fleet/open_lanes.h"
 
 #include "svc/coordinator/service.h"

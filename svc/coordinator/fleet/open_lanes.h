@@ -5,10 +5,10 @@
 #include "svc/coordinator/aggregator/aggregator.h"
 #include "svc/coordinator/fleet/fleet.h"
 
-/* Returns how many more lanes may open. The lanes of aggregators that are still starting count as
+/* Returns how many more lanes may open. The future lanes of aggregators that are starting count as
  * open. */
 size_t lanes_room(const struct service *s);
-/* Like lanes_room(), but the lanes of aggregators that are still starting do not count as open.
+/* Like lanes_room(), but the future lanes of aggregators that are starting do not count as open.
  * Used for jobs that need a lane at once. */
 size_t lanes_room_now(const struct service *s);
 /* Opens a lane because a task is placed on it or moved to it. */

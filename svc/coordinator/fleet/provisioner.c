@@ -62,9 +62,9 @@ static void become(const struct command *command, char **environment, int pipe_e
 {
     if (pipe_end >= 0)
         fcntl(pipe_end, F_SETFD, 0); /* this end stays open until the aggregator ends */
-    /* SIGTERM and SIGINT stay blocked until the aggregator reads both from a signalfd. A library's
-     * constructor installs handlers for both signals, so a signal during the load of the program
-     * would end the process without a message. */
+    /* SIGTERM and SIGINT stay blocked until the aggregator reads these signals from a signalfd. A
+     * library's constructor installs handlers for both signals, so a signal during the load of the
+     * program would end the process without a message. */
     sigset_t held;
     sigemptyset(&held);
     sigaddset(&held, SIGTERM);

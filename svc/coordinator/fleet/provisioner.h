@@ -14,7 +14,8 @@
 struct provision {
     const char *join, *service; /* service: name of the service; NULL: none */
     const char *cores;
-    /* secret for one join; not on the command line, where other users could read it */
+    /* secret for one join; not passed on the command line, because other users could read it
+     * there */
     const char *grant;
     const char *advertise, *interface_name, *allow_uids; /* NULL: the option is left out */
     uint32_t lanes_per_core, network_gbit; /* network_gbit 0: the option is left out */
@@ -23,8 +24,9 @@ struct provision {
 };
 
 struct provisioned {
-    int pid;      /* number of the process on this host; 0: runs elsewhere */
-    int watch_fd; /* readable once the process has ended; the caller closes it */
+    int pid; /* number of the process on this host; 0: the process runs elsewhere */
+    /* descriptor that becomes readable when the process has ended; the caller closes it */
+    int watch_fd;
 };
 
 struct provisioner;

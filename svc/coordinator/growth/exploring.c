@@ -1,5 +1,5 @@
-/* Moves load from slow lanes to faster ones, with at most one experiment at a time for each job
- * (K46). packer/explore/explore.h has the rules. This file describes the job to the rules, splits
+/* Moves load from slow lanes to faster lanes, with at most one experiment at a time for each job
+ * (K46). packer/explore/explore.h has the rules. This file describes the job to the rules, divides
  * tasks of which only some pieces move, moves pieces, and moves them back. Owns struct
  * exploring. */
 #include "svc/coordinator/growth/exploring.h"
@@ -28,8 +28,8 @@
 /* largest number of measurements between two attempts to undo an experiment */
 #define PAUSE_LOOKS 64
 
-/* Lane of a piece before the experiment. Numbers are stored, because the piece or the lane may be
- * freed before the experiment is undone. */
+/* Lane of a piece before the experiment. The struct has numbers instead of pointers, because the
+ * piece or the lane may be freed before the experiment is undone. */
 struct origin {
     uint32_t piece, lane;
 };
@@ -40,12 +40,12 @@ struct exploring {
      * moved_ns: time of the job's last move that this file knows. */
     uint64_t membership, moved_ns;
     uint32_t layout; /* hash of workers and lanes */
-    /* Pieces of the experiment and their former lanes. The list is freed when no piece is left to
-     * move back. */
+    /* Pieces of the experiment and their former lanes. The list is freed when all pieces have moved
+     * back, or need not move back. */
     struct origin *origins;
     size_t origins_count;
-    /* `pause`: number of measurements between two attempts. `pause_left`: measurements until the
-     * next attempt. */
+    /* `pause`: number of measurements between two attempts to move pieces back. `pause_left`:
+     * number of measurements until the next attempt. */
     uint32_t pause, pause_left;
     bool is_under_way; /* tasks of the experiment are moving */
 };
@@ -110,8 +110,8 @@ static uint64_t room_beside(const struct job *job, const struct residents *all, 
     return low;
 }
 
-/* Returns how many bytes the job may add to the lane. 0: a lane time is not measured. UINT64_MAX:
- * the lane has no other job, or the policy has no loss limits. */
+/* Returns how many bytes of tensors the job may add to the lane. 0: a lane time is not measured.
+ * UINT64_MAX: the lane has no other job, or the policy has no loss limits. */
 static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
@@ -212,7 +212,7 @@ static int see_pieces(struct job *job, struct sight *sight)
  * because a closed lane may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    /* the layout also differs if other ranks train, even with the same number of ranks */
+    /* the layout also differs if other ranks train, even if their number is the same */
     uint32_t who = members_training(job) + job->ranks->version;
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
@@ -220,8 +220,8 @@ static uint32_t layout_of(const struct job *job, const struct sight *sight)
     return hash;
 }
 
-/* Resets the rules for this job if code outside this file has moved its tasks, or if its lanes or
- * workers have changed (X8). */
+/* Resets the rules for this job if another part of the service has moved the job's tasks, or if the
+ * job's lanes or workers have changed (X8). */
 static void look_for_strangers(struct exploring *x, const struct job *job,
                                const struct sight *sight)
 {
@@ -262,7 +262,7 @@ static void note(struct job *job, const struct explore_decision *d)
     log_info("slow lanes: job %s: %s: %s", job->name, kinds[d->verb], d->reason);
 }
 
-/* A piece that moves. Arrays of leavers are sorted by task and target. */
+/* A piece that moves. Arrays of this struct are sorted by task and target. */
 struct leaver {
     struct spot spot;
     struct lane *target;

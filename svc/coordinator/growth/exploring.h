@@ -1,4 +1,4 @@
-/* Moves load from slow lanes to faster ones. packer/explore/explore.h has the rules (RULES.md:
+/* Moves load from slow lanes to faster lanes. packer/explore/explore.h has the rules (RULES.md:
  * K46). */
 #ifndef GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H
 #define GRADPOOL_COORDINATOR_GROWTH_EXPLORING_H

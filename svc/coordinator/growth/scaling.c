@@ -1,6 +1,6 @@
 /* Growth: opens and parks lanes, moves tasks, and starts and stops local aggregators. The rules
- * (packer/growth/scale.h) are called once in each measured window. Owns the state of the rules.
- * Only a job that arrives between two windows is handled without the rules (K31). */
+ * (packer/growth/scale.h) are called once in each measured window. Owns the state of the rules. The
+ * rules are not used for a job that arrives between two windows (K31). */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"
@@ -31,7 +31,7 @@ const char *scaling_verb_name(enum scale_verb verb)
     return names[verb];
 }
 
-/* Writes the reason with the job's name instead of its number. Returns `text`, or the unchanged
+/* Replaces the job's number in the reason by the job's name. Returns `text`, or the unchanged
  * reason. */
 static const char *name_job(struct service *s, const struct scale_decision *d, char *text,
                             size_t text_bytes)

@@ -26,8 +26,8 @@ void scaling_destroy(struct service *s);
 uint64_t scaling_hold_ns(uint64_t named_ns);
 /* Parks empty lanes in excess of --lanes-max after a restart (K33). */
 void scaling_restored(struct service *s);
-/* Handles a measured window: gets at most one decision from the rules, and begins to carry it
- * out. */
+/* Handles a measured window: requests at most one decision from the rules, and begins to carry out
+ * the decision. */
 void scaling_window(struct service *s);
 /* Returns whether growth needs measurements although no job trains: a lane may park, or an
  * aggregator may stop. */
@@ -35,14 +35,14 @@ bool scaling_is_due(const struct service *s);
 /* Parks the lanes of a new aggregator that are not wanted. `slot` is NULL if an operator started
  * the aggregator by hand. */
 void scaling_joined(struct aggregator *a, const struct slot *slot);
-/* Writes why growth does not move a job that exceeds its loss limit; "": no reason is known.
- * Returns `text`, or "". */
+/* Writes the reason for which growth does not move a job that exceeds its loss limit; "": no reason
+ * is known. Returns `text`, or "". */
 #define SCALING_STAY_BYTES 256
 const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes);
 const char *scaling_verb_name(enum scale_verb verb);
 
-/* Called when a job's tasks have moved away from the lane, or could not be moved. Reduces the
- * lane's number of leaving jobs by one. */
+/* Called when a job's tasks have moved away from the lane, or could not be moved. Decrements the
+ * number of jobs that are leaving the lane. */
 void scaling_left(struct service *s, uint32_t lane);
 
 #endif

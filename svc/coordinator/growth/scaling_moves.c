@@ -1,7 +1,7 @@
 /* Moves tasks for growth, or for an experiment with slow lanes. A trip is the list of all moves of
- * one job. The tasks move in batches, so that at any time as little state is frozen as for an
- * operator's order (K21). Owns struct trip. A failed trip is not repeated; the rules decide
- * anew. */
+ * one job. The tasks move in batches, so that no more state is frozen at a time than during an
+ * operator's order (K21). Owns struct trip. A failed trip is not repeated; the rules make a new
+ * decision. */
 #include "svc/coordinator/growth/scaling_moves.h"
 
 #include "svc/base/log.h"
@@ -21,7 +21,7 @@ struct trip {
     struct task *tasks; /* sizes of the tasks in `moves`, from which batches are formed */
     size_t count, at, batch;
     struct moved moved; /* sums over the batches that have moved so far */
-    trip_done_fn done;  /* NULL: the trip belongs to growth */
+    trip_done_fn done;  /* called at the end of the trip; NULL: growth itself has begun the trip */
 };
 
 static void trip_free(struct trip *trip)

@@ -112,7 +112,7 @@ static size_t position_of(const struct scaling_look *look, const struct lane *la
 struct task_part {
     uint32_t task, lane, pieces;
     uint64_t bytes;
-    double lane_ns; /* sum of the measured times of its tensors; 0: unknown */
+    double lane_ns; /* sum of the measured times of the task's tensors; 0: unknown */
 };
 
 /* Sums over the tasks of a job on one lane. The position of the lane is the index of its sum. */
@@ -153,7 +153,7 @@ static size_t list_parts(const struct scaling_look *look, const struct job *job,
     return count;
 }
 
-/* Merges adjacent pieces of one task, and adds them to the sums of their lanes. */
+/* Merges adjacent pieces of one task, and adds their times and bytes to the sums of their lanes. */
 static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sums)
 {
     size_t tasks = 0;
@@ -238,7 +238,8 @@ static bool is_moving(const struct job *job)
     return false;
 }
 
-/* Returns whether the job was measured only beside other jobs. Its loss is then unknown. */
+/* Returns whether all measurements of the job are from lanes with other jobs. The job's loss is
+ * then unknown. */
 static bool wants_alone(const struct job *job)
 {
     return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
@@ -246,7 +247,8 @@ static bool wants_alone(const struct job *job)
 }
 
 /* Returns how many lanes are enough for the job; 0: unknown. An idle job cannot be measured. With
- * --explore the number stays unknown, because growth would undo the moves of experiments. */
+ * --explore the number stays unknown, because otherwise growth would undo the moves of
+ * experiments. */
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =
@@ -282,7 +284,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
 
 struct sizes {
     size_t lanes, jobs, pieces, pieces_most; /* pieces_most: largest number of pieces of one job */
-    size_t shares; /* number of shares: over all jobs, the number of lanes of each job */
+    size_t shares; /* sum over all jobs of the number of lanes of the job */
 };
 
 static struct sizes count(const struct service *s)

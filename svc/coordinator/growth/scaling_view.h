@@ -4,7 +4,7 @@
 
 #include "svc/coordinator/growth/scaling.h"
 
-/* Lanes, jobs, tasks and wanted lanes, in the form that the rules read. */
+/* Lanes, jobs, tasks and wanted lanes, as input of the rules. */
 struct scaling_look {
     struct scale_seen seen;
     struct scale_lane *lanes;

@@ -12,7 +12,7 @@
 
 struct job_counts {
     WIRE(RoundCounts) left;   /* sums of the counts of lanes that no longer serve the job */
-    WIRE(RoundCounts) before; /* sum at the beginning of the window */
+    WIRE(RoundCounts) before; /* sum over all lanes at the beginning of the window */
     bool is_told[WORKERS_MAX];
 };
 
@@ -55,7 +55,7 @@ static struct job_counts *counts_of(struct job *job)
     return c;
 }
 
-/* Allocates the arrays of an empty sum, with one entry for each rank of the job. */
+/* Allocates the arrays of an empty sum, with one element for each rank of the job. */
 static bool counts_make_room(const struct job *job, void *(*take)(void *, size_t), void *context,
                              WIRE(RoundCounts) * sum)
 {
@@ -79,8 +79,8 @@ static bool counts_are_valid(const struct job *job, const WIRE(RoundCounts) * co
            counts->n_dropped == counts->n_counted && counts->n_scale_ns == counts->n_counted;
 }
 
-/* Adds the counts of one lane if its lists have valid lengths. The times of ranks are known only to
- * the lane that now leads the rounds. */
+/* Adds the counts of one lane if the lists in the counts have valid lengths. Only the lane that now
+ * leads the rounds knows the times of ranks. */
 static void counts_add(WIRE(RoundCounts) * sum, const WIRE(RoundCounts) * counts)
 {
     sum->rounds += counts->rounds;
@@ -159,7 +159,7 @@ void counts_look(struct job *job)
     WIRE(RoundCounts) now = GRADPOOL__WIRE__ROUND_COUNTS__INIT;
     bool is_known = counts_sum(job, counts_take, NULL, &now);
     struct job_counts *c = is_known ? counts_of(job) : NULL;
-    /* if the counts of a lane are missing, there are fewer rounds than at the last measurement */
+    /* after the loss of a lane's counts the sum may be smaller than at the last measurement */
     if (!c || now.rounds < c->before.rounds + COUNTS_WINDOW)
         return counts_release(&now);
     counts_look_at(job, c, &now);

@@ -1,6 +1,6 @@
 /* A hold begins with an operator's order to move tasks of a job. During the hold growth does not
- * move the job. Owns job->growth->ordered_until_ns. A hold delays neither later orders nor the new
- * placement of pieces of a lost lane. */
+ * move the job. Owns job->growth->ordered_until_ns. A hold delays neither later orders, nor a new
+ * placement after the loss of a lane. */
 #include "svc/coordinator/job/hold.h"
 
 #include "svc/base/log.h"

@@ -16,7 +16,7 @@
 #define SESSION_NAME_BYTES 384
 
 enum piece_state {
-    PIECE_STRANDED, /* no lane serves the piece */
+    PIECE_STRANDED, /* the piece has no lane */
     PIECE_PLACED,   /* a lane was chosen, but no PlaceRequest was sent */
     PIECE_ASKED,    /* a PlaceRequest was sent and is not answered */
     PIECE_READY,
@@ -25,10 +25,10 @@ enum piece_state {
 /* Replica holder of a piece: the aggregator that stores a copy of the piece's state (K57). */
 struct keeping {
     uint32_t holder; /* number of the aggregator that is the replica holder; 0: none */
-    uint32_t former; /* previous replica holder, while the lane may still need its copy; 0: none */
+    uint32_t former; /* previous replica holder, while its copy may still be needed; 0: none */
     bool begins;     /* the holder has not received any part of the copy */
     bool is_unfit;   /* the holder has no room, or cannot connect to the lane */
-    bool holder_knows, former_knows, lane_knows; /* answered the newest message about the piece */
+    bool holder_knows, former_knows, lane_knows; /* the receiver has answered the newest message */
 };
 
 struct piece {
@@ -45,7 +45,7 @@ struct piece {
 };
 
 struct tensor {
-    struct hash_link by_name; /* in job_index.by_name */
+    struct hash_link by_name; /* entry in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
     uint64_t elements, committed; /* newest committed round that a leaving rank sent; 0: none */
@@ -73,7 +73,7 @@ struct seen {
     uint64_t lane_busy_ns, core_wait_ns; /* sums over all jobs of the lane */
 };
 
-/* Reason for the choice of the lane, at the job's last placement there. */
+/* Reason for which the job's pieces were last placed on the lane. */
 enum share_how {
     SHARE_UNKNOWN,   /* the placement was made by an earlier coordinator */
     SHARE_BY_POLICY, /* chosen by a policy without loss limits */
@@ -106,17 +106,17 @@ struct share {
     uint64_t lane_ns;
     /* Times of a round, from the last JobUse with completed rounds. stalled_ns: for one worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
-    uint64_t behind_ns; /* handled_ns minus lane time and waits for the core (K106) */
+    uint64_t behind_ns; /* handled_ns, minus lane time, minus waits for the core (K106) */
     enum share_how how;
     /* Time at which the job got its first piece on the lane. Older measurements do not count. */
     uint64_t since_ns;
 };
 
-/* Sums of the counters of lanes that no longer serve any piece of the job. */
+/* Sums of the job's counters from lanes that no longer serve any piece of the job. */
 struct left_behind {
     uint64_t rounds, pushed_bytes, busy_ns;
     uint64_t queue_ns, handled_ns, stalled_ns;
-    struct job_counts *counts; /* rounds with backup workers (counts.h); NULL: none so far */
+    struct job_counts *counts; /* counts of rounds with backup workers; NULL: no such round */
 };
 
 enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
@@ -124,11 +124,11 @@ enum session_state { SESSION_JOINED, SESSION_AWAY, SESSION_LEFT, SESSION_LOST };
 struct session {
     struct job *job;
     uint32_t rank, pid;
-    uint32_t entered; /* version of the membership at its join; 0: at the start of the job */
+    uint32_t entered; /* version of the membership at the worker's join; 0: initial rank */
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool asks_entry, wants_entry; /* an EnterRequest is expected (K108); has arrived */
+    bool asks_entry, wants_entry; /* an EnterRequest is expected; it has arrived (K108) */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     /* CPU time that the coordinator had charged to this connection before the session began */
@@ -148,19 +148,19 @@ enum entering {
 
 /* Ranks of the job, and ranks that join or leave (folders membership/ and session/). */
 struct job_ranks {
-    uint32_t founding, wanted; /* ranks at the start; ranks that the last resize requested (K45) */
+    uint32_t founding, wanted; /* initial number of ranks; number after the last resize (K45) */
     uint32_t version;          /* version of the membership; never decreases */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
-    bool tells_leavers;  /* lanes are not yet informed of ranks that have left */
+    bool tells_leavers;  /* lanes have not yet received the ranks that have left */
     bool is_growing;     /* rank `grower` waits in gp_job_resize() until more ranks have joined */
     uint32_t grower;
-    uint32_t claims;               /* operations that now block others, as bits of enum claim */
+    uint32_t claims; /* present operations that exclude other operations, as bits of enum claim */
     enum entering entering;        /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */
     struct stages *stages;   /* state of folder stage/; NULL: no rank has requested a stage */
-    struct lane_said *said;  /* a lane's report that will soon fail the job; NULL: none */
+    struct lane_said *said;  /* a reported failure that will soon fail the job; NULL: none */
 };
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
@@ -172,7 +172,7 @@ struct table_list {
 
 /* Index of the tensors by name, sums over all tensors, and the tables. */
 struct job_index {
-    size_t capacity, pieces_count; /* allocated length of job.tensors; pieces of all tensors */
+    size_t capacity, pieces_count; /* allocated length of job.tensors; number of all pieces */
     struct hash_table by_name;
     bool has_steps; /* a tensor of the job has the name TERMS_STEPS_NAME, which step records use */
     uint64_t bytes; /* bytes of all tensors */
@@ -190,8 +190,8 @@ struct job_waits {
 
 /* Replicas on other aggregators (folder replica/). */
 struct job_copies {
-    bool lacks_holder;   /* the service has no other aggregator for replicas (K57) */
-    bool has_formers;    /* some piece may have a previous replica holder */
+    bool lacks_holder; /* no other aggregator can be the replica holder of the job's pieces (K57) */
+    bool has_formers;  /* some piece may have a previous replica holder */
     uint64_t holders_ns; /* time at which lanes were last informed of their replica holders */
 };
 
@@ -208,11 +208,11 @@ struct job_figures {
     uint64_t moved_ns;    /* time of the last move of a task; 0: never */
     bool wants_pieces;    /* the next measurement requests the time of each piece */
     bool has_pieces;      /* lanes have sent the time of each piece */
-    bool knows_tensors;   /* the lane time of each tensor is known */
-    uint64_t trained_ns;  /* last time at which the job trained or was about to train */
-    uint64_t arrived_ns;  /* join of the first worker; 0: before this coordinator started */
+    bool knows_tensors;   /* the measured lane time of each tensor is known */
+    uint64_t trained_ns;  /* last time at which the job trained or was expected to train soon */
+    uint64_t arrived_ns;  /* time of the first join; 0: before this coordinator started */
     uint64_t feedback_ns; /* time from `arrived_ns` to the end of the first round; 0: unknown */
-    uint64_t control_ns;  /* CPU time of ended connections of the job in the coordinator */
+    uint64_t control_ns;  /* CPU time of the coordinator for ended connections of the job */
 };
 
 /* A job. Each struct from `left` to `figures` belongs to one folder; its pointer is never NULL. */
@@ -220,7 +220,7 @@ struct job {
     struct list link;
     struct service *service;
     struct tenant *tenant;
-    uint32_t id, workers, epoch, next_tensor, next_piece; /* ranks are below `workers` */
+    uint32_t id, workers, epoch, next_tensor, next_piece; /* each rank is below `workers` */
     char *name;
     char *failure;             /* reason that was sent to workers; NULL: the job has not failed */
     struct session **sessions; /* sessions by rank; NULL: the rank has not joined */
@@ -261,9 +261,9 @@ void jobs_destroy(struct job *job);
 /* Finds a job by its name within the tenant. Jobs of different tenants may have the same name. */
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name);
 struct job *jobs_find_id(struct service *s, uint32_t id);
-/* Finds the job that a request names. An operator may name any job, a tenant only its own. `tenant`
- * is the text that the user typed ("": any tenant, "-": the local tenant). If there is no such job,
- * sends the failure to the peer and returns NULL. */
+/* Finds the job that a request names. An operator may name any job, a tenant only its own jobs.
+ * `tenant` is the text that the user typed ("": any tenant, "-": the local tenant). If there is no
+ * such job, sends the failure to the peer and returns NULL. */
 struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, const char *tenant);
 /* Returns whether every initial rank that is still a member has joined. */
 bool jobs_is_complete(const struct job *job);
@@ -290,8 +290,8 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor);
 /* Detaches the tensor's pieces from their lanes and frees the tensor. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);
 struct tensor *jobs_tensor(const struct job *job, uint32_t id);
-/* Like jobs_tensor(), but faster if ids ascend from call to call. `*place`, 0 at first, is tried
- * before the search and then advanced. */
+/* Like jobs_tensor(), but faster if ids ascend from call to call. `*place` is 0 at the first call,
+ * and then the index of the next tensor, which is compared before the search. */
 struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place);
 struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);

@@ -1,4 +1,4 @@
-/* Terms of a job, which its first worker requests. A part of job.h. */
+/* Terms of a job, requested by its first worker. A part of job.h. */
 #ifndef GRADPOOL_COORDINATOR_JOB_TERMS_H
 #define GRADPOOL_COORDINATOR_JOB_TERMS_H
 
@@ -14,10 +14,11 @@ struct job_terms {
     bool is_elastic; /* ranks may join and leave */
     /* UNSAID: unknown, because no worker has joined since the restart */
     enum durability durability;
-    /* limit that the job's workers requested, in millionths; 0: none */
+    /* loss limit that the job's workers requested, in millionths; 0: none */
     uint32_t loss_limit_ppm;
     uint32_t lane_wait_ms, answer_ms; /* timeouts from the job's workers; 0: unknown */
-    struct backup_terms backup;       /* all 0: every round waits for all ranks */
+    /* terms of backup workers; all 0: every round waits for all ranks */
+    struct backup_terms backup;
     uint32_t layout;   /* profiles_layout() of the first declare; 0: no declare yet */
     bool is_trial;     /* the job is a dry run: no lane opens, and no process starts */
     bool is_operators; /* an operator has requested the dry run */

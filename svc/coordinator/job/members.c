@@ -1,5 +1,5 @@
 /* Members of a job and of its tensors, computed from sessions and tensors. Owns no state. Changes
- * only the members of a new tensor. RULES.md: K40 to K45. */
+ * nothing except the members of a new tensor. RULES.md: K40 to K45. */
 #include "svc/coordinator/job/members.h"
 
 #include <string.h>
@@ -30,9 +30,9 @@ uint32_t members_training(const struct job *job)
     return count ? count : 1;
 }
 
-/* Returns whether late workers are left out of the first members of a new tensor: in a job with
- * step records, if the tensor has a rank that is no late worker. The late workers then enter all
- * tensors together (K108). */
+/* Returns whether late workers are left out of the first members of a new tensor. This is so in a
+ * job with step records if a rank that is no late worker has declared the tensor. The late workers
+ * then enter all tensors together (K108). */
 static bool begins_without_late(const struct tensor *tensor)
 {
     const struct job *job = tensor->job;

@@ -9,16 +9,16 @@
  * `wanted` that has not joined yet. */
 bool members_have(const struct job *job, uint32_t rank);
 uint32_t members_count(const struct job *job);
-/* Returns the number of training ranks, at least 1. To get the value of one worker, a counter that
- * sums over all workers is divided by this number. */
+/* Returns the number of training ranks, at least 1. A counter that sums over all workers is divided
+ * by this number to get the mean value of a worker. */
 uint32_t members_training(const struct job *job);
 /* Returns whether this rank of an elastic job has left or was lost. Its declares are then
  * ignored. */
 bool members_is_gone(const struct job *job, uint32_t rank);
 /* Sets the members of a new tensor: all members of the job that are in the tensor's set of ranks.
- * In a job with step records, late workers that have not entered are left out. */
+ * In a job with step records, late workers without an entry are left out. */
 void members_begin(struct tensor *tensor);
-/* Returns the terms of the tensor as they are sent to lanes, with the present members as the set of
+/* Returns the terms of the tensor for a message to a lane, with the present members as the set of
  * ranks. The result is the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
 /* Returns whether the worker takes part in the tensor's rounds. A late worker takes part after the

@@ -54,7 +54,7 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
     }
 }
 
-/* Sums over all lanes once. All jobs of one reply use the sums. */
+/* Sums the lent memory over all lanes, once for all jobs of a reply. */
 void quota_count_lent(struct service *s)
 {
     list_for_each_entry (struct tenant, t, &s->door->tenants, link)
@@ -91,8 +91,8 @@ int quota_check_new_job(const struct service *s, const struct tenant *tenant, co
                                     quota.used[LIMIT_TENANT_WORKERS], workers, err);
 }
 
-/* Numbers of tensors, pieces and bytes, in the order of enum limit. `more`: numbers of the new
- * tensors. `counted`: the part of `more` that is already in the sums of the job. */
+/* Numbers of tensors, pieces and bytes, in the order of enum limit. `more`: numbers for the new
+ * tensors. `counted`: the part of `more` that the sums of the job already include. */
 struct quota_news {
     uint64_t more[3], counted[3];
 };

@@ -5,7 +5,8 @@
 #include "svc/coordinator/job/job.h"
 #include "svc/wire/limit.h"
 
-/* Use, indexed by enum limit. Limits of a job are 0 in the use of a tenant, and vice versa. */
+/* Use of limits, indexed by enum limit. In the use of a tenant the entries for limits of a job are
+ * 0, and vice versa. */
 struct quota {
     uint64_t used[LIMITS];
 };
@@ -23,11 +24,12 @@ WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t
  * limit, the use and the option. */
 int quota_check_new_job(const struct service *s, const struct tenant *tenant, const char *name,
                         uint32_t workers, struct err *err);
-/* Checks the limits for new tensors and their pieces. The job's sums already include them. */
+/* Checks the limits for new tensors and their pieces. The sums of the job already include the
+ * tensors. */
 int quota_check_declared(const struct job *job, struct tensor *const *tensors, size_t count,
                          struct err *err);
 /* Checks whether the job may have another table of `shards` shards. A table counts as a tensor, and
- * a shard as a piece. The job's sums do not include them yet. */
+ * a shard as a piece. The sums of the job do not include the table yet. */
 int quota_check_table(const struct job *job, uint32_t shards, struct err *err);
 /* Checks whether one request may name `count` tensors. Called before all other checks of the
  * request. */

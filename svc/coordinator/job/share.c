@@ -1,5 +1,5 @@
-/* Shares of lanes. Owns struct share, and the sums of each lane over its jobs, pieces and bytes.
- * For the sums to be right, no other file attaches pieces to lanes or detaches pieces. */
+/* Shares of lanes. Owns struct share, and the sums of each lane over its jobs, pieces and bytes. No
+ * other file attaches pieces to lanes or detaches pieces, so the sums stay right. */
 #include "svc/coordinator/job/share.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -10,9 +10,9 @@
 
 #include <stdlib.h>
 
-#define SHARD_ROW_BYTES 25u /* key and index of a row */
+#define SHARD_ROW_BYTES 25u /* bytes of a row's key and of its entry in the index */
 #define SHARD_BYTES_LEAST (UINT64_C(64) << 10)
-/* upper limit, because a user's hint may be any number */
+/* upper limit of the bytes of a shard, because a user's hint may be any number */
 #define SHARD_BYTES_MOST (UINT64_C(1) << 40)
 
 struct share *jobs_share(struct job *job, struct lane *lane)
@@ -52,8 +52,8 @@ const struct share *share_in_use(const struct job *job, const struct lane *lane)
     return NULL;
 }
 
-/* Lane times of a job on one lane, measured since its pieces and shards were placed there. Also the
- * number of pieces. */
+/* Lane times of a job on one lane, measured since the lane has had its present pieces and shards,
+ * and the number of these pieces. */
 struct share_times {
     double pieces_ns, shards_ns;
     size_t pieces;

@@ -9,8 +9,8 @@
 /* Finds or creates the job's share of the lane. Returns NULL if memory is missing. The pointer is
  * valid until the next call. */
 struct share *jobs_share(struct job *job, struct lane *lane);
-/* Returns the lane's counters for the job. NULL: no measurement since the share began, or the lane
- * does not know the job. */
+/* Returns the lane's counters for the job. NULL: the lane was not measured since the share began,
+ * or its counters do not include the job. */
 static inline const WIRE(JobUse) * jobs_use_of(const struct job *job, const struct share *share)
 {
     bool is_current = share->lane->aggregator->measured_ns >= share->since_ns;
@@ -19,7 +19,7 @@ static inline const WIRE(JobUse) * jobs_use_of(const struct job *job, const stru
 /* Returns the share, or NULL if the lane has no piece of the job. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
 /* Returns the part of share->lane_ns that is spent on tables, whose shards do not move. Before
- * lanes have sent the times of pieces, the part is known only for a share without pieces of
+ * lanes have sent the times of pieces, this part is known only if the share has no pieces of
  * tensors. */
 uint64_t share_rows_ns(const struct job *job, const struct share *share);
 /* Returns whether workers of the job may connect to the lane: the job has a share there, perhaps
@@ -37,8 +37,8 @@ void piece_detach(struct tensor *tensor, struct piece *piece);
 /* Attaches and detaches a shard of a table. A shard counts as a piece of its lane. */
 void shard_attach(struct job_table *table, struct job_shard *shard, struct lane *lane);
 void shard_detach(struct job_table *table, struct job_shard *shard);
-/* Returns the bytes of a shard with the hinted number of rows, or of a small shard without a
- * hint. */
+/* Returns the bytes of a shard with the number of rows that the user has hinted. Without a hint,
+ * returns the bytes of a small shard. */
 uint64_t shard_bytes(const struct job_table *table);
 
 #endif

@@ -1,5 +1,5 @@
-/* Tables of keyed rows: the ranks that declared each table, the table's rows in the store, its
- * routes in messages. Owns struct job_table and its shards. */
+/* Tables of keyed rows: the ranks that declared each table, the entries of tables in the store, and
+ * the routes of shards in messages. Owns struct job_table and its shards. */
 #include "svc/coordinator/job/table.h"
 
 #include "svc/base/log.h"
@@ -171,8 +171,8 @@ void job_table_put(const struct job_table *table, bool with_shards)
     }
 }
 
-/* Checks the terms again. They were checked before they were stored, but the file may have
- * changed. */
+/* Checks the terms again. The terms were checked before they were stored, but the file may have
+ * changed since. */
 static bool table_row_is_sound(const struct store_tensor *row, const struct table_terms *terms)
 {
     struct err err;

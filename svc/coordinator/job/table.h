@@ -1,5 +1,5 @@
-/* Tables of keyed rows of a job, and their shards: the ranks that declared them, their rows in the
- * store, their routes in messages. A shard has one lane and one task. */
+/* Tables of keyed rows of a job, and their shards: the ranks that declared a table, its entries in
+ * the store, its routes in messages. A shard has one lane and one task. */
 #ifndef GRADPOOL_COORDINATOR_JOB_TABLE_H
 #define GRADPOOL_COORDINATOR_JOB_TABLE_H
 
@@ -7,7 +7,8 @@
 #include "svc/wire/ranks.h"
 #include "svc/wire/table/table_terms.h"
 
-/* State PIECE_STRANDED: the lane of the shard is lost, and its rows with it. */
+/* A shard of a table. In state PIECE_STRANDED the shard has no lane. After the loss of a lane, the
+ * rows of its shards are lost, too. */
 struct job_shard {
     uint32_t task, epoch;
     struct lane *lane;
@@ -20,9 +21,10 @@ struct job_shard {
 struct job_table {
     struct list link; /* node in job_tables.list */
     struct job *job;
-    uint32_t id; /* from job.next_tensor, so that no tensor of the job has the same number */
+    /* number of the table from job.next_tensor, so that no tensor of the job has the same number */
+    uint32_t id;
     uint64_t salt;
-    struct table_terms *terms; /* with default values filled in */
+    struct table_terms *terms; /* terms of the table, with default values filled in */
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the table has not failed */
     int failure_code;
@@ -51,7 +53,7 @@ const struct job_table *job_table_on(const struct job *job, const struct lane *l
 /* Like job_table_on(), for all lanes of the aggregator. */
 const struct job_table *job_table_at(const struct job *job, const struct aggregator *a);
 
-/* Adds the table to the transaction that the caller has begun; `with_shards`: its shards, too. */
+/* Adds the table to the transaction that the caller has begun, and its shards if `with_shards`. */
 void job_table_put(const struct job_table *table, bool with_shards);
 int job_table_restore(struct service *s, const struct store_tensor *row);
 int job_shard_restore(struct job_table *table, const struct store_piece *row);
@@ -63,7 +65,7 @@ void job_table_fail(struct job_table *table, const struct session *except, int c
 /* Sends the failure of a failed table to a rank that has declared the table. The first message may
  * not have reached the rank. */
 void job_table_send_failure(const struct job_table *table, const struct session *to);
-/* Returns the route of all shards. The message is one block, which the caller frees. Returns NULL
+/* Returns the routes of all shards. The message is one block, which the caller frees. Returns NULL
  * if memory is missing. */
 WIRE(TableRoute) * job_table_route(const struct job_table *table);
 

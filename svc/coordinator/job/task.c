@@ -15,13 +15,14 @@ static int compare_tasks(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Bytes that move in one batch. Rounds of a batch wait while its state is transferred. The first
- * round on the new lane is slower, because the lane writes to memory for the first time. */
+/* Bytes of state in one batch of tasks. While the state of a batch is transferred, the rounds of
+ * its pieces wait. The first round on the new lane is slower, because the lane writes to its memory
+ * for the first time. */
 #define BATCH_STATE_BYTES (UINT64_C(8) << 20)
 #define BATCH_BYTES (UINT64_C(32) << 20)
 
-/* Returns the bytes of parameters and moments. Without an update rule, the state is the last
- * results of rounds, because a rank may still pull one. */
+/* Returns the bytes of state of a piece: its parameters and moments. Without an update rule, the
+ * state is the results of the last rounds, because a rank may still pull one of these results. */
 static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
 {
     if (terms->rule)

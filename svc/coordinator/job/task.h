@@ -14,8 +14,8 @@ struct task {
 
 typedef bool (*task_wanted_fn)(const struct tensor *tensor, const struct piece *piece,
                                const void *context);
-/* Lists the tasks whose pieces `wanted` accepts, in ascending order, with `lane` 0. The caller
- * frees the list. Returns 0 or -ENOMEM. */
+/* Lists the tasks that have a piece accepted by `wanted`, in ascending order, with `lane` 0. The
+ * caller frees the list. Returns 0 or -ENOMEM. */
 int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context,
                struct task **ret_tasks, size_t *ret_count);
 /* Returns how many of the first tasks form one batch: up to 8 MiB of state and 32 MiB of pieces,
@@ -29,9 +29,9 @@ struct spot_of_task {
     struct piece *piece;
     uint32_t part;
 };
-/* Splits tasks. Each part becomes a task, unless it already is a whole task. Pieces of the same
- * task and part are adjacent in the array. Returns 0, -ENOMEM or an error of the store; after an
- * error nothing has changed. */
+/* Divides tasks into parts. Each part becomes a task of its own, unless the part is a whole task.
+ * Pieces of the same task and part are adjacent in the array. Returns 0, -ENOMEM or an error of the
+ * store; after an error nothing has changed. */
 int tasks_split(struct job *job, const struct spot_of_task *pieces, size_t count, size_t parts);
 struct task *tasks_find(struct task *tasks, size_t count, uint32_t id);
 

@@ -1,4 +1,4 @@
-/* Tensors: the ranks that declared them, their rows in the store, their routes in messages. Owns
+/* Tensors: the ranks that declared them, their entries in the store, their routes in messages. Owns
  * struct tensor and its pieces. */
 #include "svc/coordinator/job/tensor.h"
 
@@ -113,7 +113,8 @@ int tensor_restore(struct service *s, const struct store_tensor *row)
     tensor->committed = row->committed;
     if (*row->failure)
         tensor->failure = strdup(row->failure);
-    tensor->failure_code = -EINVAL; /* a placeholder: the store does not record the code */
+    /* the store does not record the code of the failure, so -EINVAL is used */
+    tensor->failure_code = -EINVAL;
     return jobs_add_tensor(job, tensor);
 }
 

@@ -1,4 +1,4 @@
-/* Tensors and pieces: the ranks that declared them, their rows in the store, their routes in
+/* Tensors and pieces: the ranks that declared them, their entries in the store, their routes in
  * messages. */
 #ifndef GRADPOOL_COORDINATOR_JOB_TENSOR_H
 #define GRADPOOL_COORDINATOR_JOB_TENSOR_H

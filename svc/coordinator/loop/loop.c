@@ -1,6 +1,6 @@
 /* Descriptors, timers and turns. Owns the epoll descriptor and the list of running timers, but not
- * the objects that embed sources and timers. A handler may free any source or timer, including its
- * own. */
+ * the objects that contain sources and timers. A handler may free any source or timer, including
+ * its own. */
 #include "svc/coordinator/loop/loop.h"
 
 #include "svc/base/clock.h"
@@ -9,8 +9,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Maximum number of events between two turns. Events are cheap to handle, and a delay would delay a
- * connection. */
+/* Maximum number of events between two turns. Events take little time, and while an event waits,
+ * its connection waits. */
 #define EVENTS_A_STEP 64
 
 int loop_init(struct loop *loop)
@@ -81,8 +81,8 @@ static struct timer *earliest(struct loop *loop)
     return loop->first;
 }
 
-/* Handles due timers. The time is read once. A timer with delay 0 that a handler starts therefore
- * fires in the next step. */
+/* Handles due timers. The time is read once at the beginning, so a timer with delay 0 that a
+ * handler starts fires in the next step. */
 static void expire_timers(struct loop *loop)
 {
     uint64_t now_ns = clock_now_ns();

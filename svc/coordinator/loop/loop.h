@@ -9,18 +9,19 @@
 
 struct loop {
     int epoll_fd;
-    struct list timers;  /* running timers, in no order */
-    struct timer *first; /* timer with the next deadline; NULL: to be searched */
+    struct list timers; /* running timers, unsorted */
+    /* timer with the next deadline; NULL: unknown, so the list has to be searched */
+    struct timer *first;
     struct turns turns;
 };
 
-/* A watched descriptor. The owner embeds this struct. fd -1: not watched. */
+/* A watched descriptor. The struct is a member of its owner. fd -1: not watched. */
 struct source {
     int fd;
     void (*ready)(struct source *source, uint32_t events);
 };
 
-/* A timer that fires once. The owner embeds this struct. */
+/* A timer that fires once. The struct is a member of its owner. */
 struct timer {
     struct list link;
     struct loop *loop; /* loop of the last timer_start() */
@@ -44,8 +45,8 @@ void timer_start(struct loop *loop, struct timer *timer, uint64_t deadline_ns);
 void timer_stop(struct timer *timer);
 
 /* Waits until `deadline_ns` at most for an event, a timer or a turn. Then handles up to 64 events,
- * all due timers, and one turn. Events are fetched one by one, so a handler may free any other
- * source. Returns 0, or the negative errno of epoll_wait(). */
+ * all due timers, and one turn. Events are fetched one by one, so a handler may free the source of
+ * any other event. Returns 0, or the negative errno of epoll_wait(). */
 int loop_step(struct loop *loop, uint64_t deadline_ns);
 
 #endif

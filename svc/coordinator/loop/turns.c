@@ -1,7 +1,7 @@
-/* Chooses the next turn: the party with the least recent CPU time, then the connection of this
- * party with the least. A running handler is not interrupted, so expensive work waits until no
- * cheap work has arrived for a while. Owns the records of CPU time, but not the objects that embed
- * turns (RULES.md: K99, K100). */
+/* Chooses the next turn: the party with the least recent CPU time, and within this party the
+ * connection with the least. A running handler is not interrupted, so expensive work waits until no
+ * cheap work has arrived for a while. Owns the records of CPU time, but not the objects that
+ * contain turns (RULES.md: K99, K100). */
 #include "svc/coordinator/loop/turns.h"
 
 #include "svc/base/clock.h"
@@ -17,8 +17,8 @@
  * window. A party that uses a share S of the thread therefore has recent CPU time of at most 2 S
  * windows. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* Time within which a client usually sends its next request after an answer, even on a loaded
- * host. */
+/* Time within which a client usually sends its next request after it has received an answer, even
+ * on a loaded host. */
 #define REST_NS (250 * NS_PER_MS)
 
 /* Classes of turns. The turn with the lowest key is served first. KEY_OVER: the party has exceeded
@@ -183,8 +183,8 @@ static enum turn_key key_of(const struct party *party, uint64_t window)
     return is_heavy ? KEY_HEAVY : KEY_LIGHT;
 }
 
-/* Returns the time from which a turn of class `key` may be served: REST_NS after the last turn of a
- * lower class. */
+/* Returns the time from which a turn of class `key` may be served: REST_NS after the last turn of
+ * any lower class. */
 static uint64_t rested_ns(const struct turns *turns, enum turn_key key)
 {
     uint64_t last_ns = 0;
@@ -222,8 +222,8 @@ uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
     return due_ns <= now_ns ? 0 : due_ns;
 }
 
-/* Records the time at which a turn ended. Turns of aggregators are left out: an answer of an
- * aggregator is not followed by another request. */
+/* Records the time at which a turn ended. Turns of aggregators are left out, because an aggregator
+ * sends no further request after an answer. */
 static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
 {
     if (kind != PARTY_AGGREGATORS)

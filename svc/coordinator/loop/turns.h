@@ -1,5 +1,5 @@
-/* Turns on the coordinator's thread. A turn decides which connection is served next, and is charged
- * for the CPU time of the service (K99, K100). */
+/* Turns on the coordinator's thread. The loop serves one connection in each turn, and charges the
+ * turn with the CPU time that the service spends on it (K99, K100). */
 #ifndef GRADPOOL_COORDINATOR_LOOP_TURNS_H
 #define GRADPOOL_COORDINATOR_LOOP_TURNS_H
 
@@ -12,13 +12,13 @@
 #define TURN_LEVELS 12
 #define TURN_KEYS 5
 
-/* CPU time. The sum is halved every second. */
+/* CPU time that is halved every second. */
 struct usage {
     uint64_t used_ns, window;
 };
 
 enum party_kind {
-    /* a tenant, or unidentified peers of one address; CPU time is limited by a budget */
+    /* a tenant, or unidentified peers of one address; a budget limits the CPU time */
     PARTY_OTHERS,
     PARTY_OPERATORS,   /* operators; served before tenants unless they exceed their budget */
     PARTY_AGGREGATORS, /* aggregators; served before tenants */
@@ -32,12 +32,12 @@ struct party {
     uint64_t window; /* window in which `levels` were last shifted */
     struct usage usage;
     enum party_kind kind;
-    /* largest share of the thread's time while other parties wait; 100: no limit */
+    /* largest share of the thread's time, in percent, while other parties wait; 100: no limit */
     uint32_t budget_percent;
     uint64_t cpu_ns; /* CPU time charged since the start */
 };
 
-/* A turn to be served. The waiting object embeds this struct: a connection or a listening
+/* A turn to be served. The struct is a member of the object that waits: a connection or a listening
  * socket. */
 struct turn {
     struct list link; /* node in one of the party's levels while the turn waits */

@@ -32,13 +32,14 @@
 /* Difference between two measurements of a lane's counters for a job. */
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
-    uint64_t span_ns, burst_ns; /* means over the rounds; 0: rounds overlap */
+    /* mean times over the rounds of the window; 0: rounds overlap, so the times are unknown */
+    uint64_t span_ns, burst_ns;
     uint64_t queue_ns, handled_ns, stalled_ns, core_wait_ns;
     bool is_alone; /* no other job had pieces on the lane during the window */
 };
 
-/* Returns whether the two sets of counters may be subtracted: the lane serves the same pieces in
- * the same process, and no counter has decreased. */
+/* Returns whether the difference of the two sets of counters is a valid sample: the lane serves the
+ * same pieces in the same process, and no counter has decreased. */
 static bool is_next(const struct seen *was, const struct seen *is)
 {
     return was->reference == is->reference && was->busy_ns <= is->busy_ns &&
@@ -67,9 +68,9 @@ static uint64_t core_wait(const struct seen *was, const struct seen *is)
     return (uint64_t)((double)(is->core_wait_ns - was->core_wait_ns) * part);
 }
 
-/* Sets `feedback_ns`, the time from the first join to the end of the first round. A lane on this
- * host (its process has a pidfd) has the same clock as the coordinator. For other lanes the arrival
- * of the message counts as the end of the round. */
+/* Sets `feedback_ns`, the time from the first join to the end of the first round. The clock of a
+ * lane on this host (its process has a pidfd) is the coordinator's clock. For other lanes the
+ * arrival of the message counts as the end of the round. */
 static void note_first_round(struct job *job, const struct share *share, const WIRE(JobUse) * use)
 {
     bool is_ours = share->lane->aggregator->process.fd >= 0;
@@ -83,7 +84,7 @@ static void note_first_round(struct job *job, const struct share *share, const W
 }
 
 /* Computes the window since the last measurement with rounds. Returns false if there is no window.
- * Measurements from before the job's last move are skipped, because the job was on other lanes. */
+ * Measurements from before the job's last move are skipped, because they are from other lanes. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
@@ -126,8 +127,8 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
 }
 
 /* Adds a sample of lane time. Beside other jobs a job needs more lane time than alone (R3 of
- * packer), so the estimate restarts when other jobs arrive or leave. The earlier or predicted value
- * is used until there are enough samples. */
+ * packer), so the estimate begins anew when other jobs arrive or leave. Until there are enough
+ * samples, the earlier or predicted value is used. */
 static void add_lane_time(struct share *share, const struct window *window)
 {
     if (share->was_alone != window->is_alone)
@@ -138,7 +139,7 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = share->time.value;
 }
 
-/* Records waiting times. A lane that waits for its core does not see arrivals. So its busy and
+/* Records waiting times. A lane does not see arrivals while it waits for its core. So its busy and
  * waiting time counts as handled time, even if the round began before the last measurement. */
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
 {
@@ -152,7 +153,7 @@ static void note_waits(struct share *share, const struct window *window, uint32_
 }
 
 /* Divides the lane time of the job's tensors among the tensors, in proportion to the busy time of
- * their pieces. Proportions are not changed after a move, because the counters of moved pieces
+ * their pieces. The proportions stay the same after a move, because the counters of moved pieces
  * begin at 0. */
 static void share_lane_time(struct job *job)
 {
@@ -257,9 +258,9 @@ static bool measure(struct job *job)
 struct measuring {
     struct service *service;
     struct timer timer;
-    uint64_t scaled_ns;  /* end of growth's last window */
+    uint64_t scaled_ns;  /* time at which the last window of growth ended */
     uint64_t wait_ns;    /* time until the next measurement */
-    uint32_t idle_looks; /* number of consecutive measurements without training */
+    uint32_t idle_looks; /* number of consecutive measurements during which no job trained */
 };
 
 static uint64_t least_ns(const struct service *s)
@@ -331,7 +332,7 @@ static bool has_work(const struct aggregator *a)
     return false;
 }
 
-/* Returns the next job whose pieces have to be measured. A request names one job only, because a
+/* Returns the next job whose pieces have to be measured. A request names one job at most, because a
  * reply for several jobs could be too long. */
 static uint32_t job_with_wish(struct service *s)
 {

@@ -1,5 +1,5 @@
-/* Measurements of lanes and jobs: requests, stored replies, and the samples that are computed for
- * each job. RULES.md: K15. */
+/* Measurements of lanes and jobs: requests to aggregators, stored replies, and the samples that are
+ * computed from the replies for each job. RULES.md: K15. */
 #ifndef GRADPOOL_COORDINATOR_MEASURE_MEASURE_H
 #define GRADPOOL_COORDINATOR_MEASURE_MEASURE_H
 

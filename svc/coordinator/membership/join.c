@@ -76,8 +76,8 @@ static bool backup_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReq
     return false;
 }
 
-/* Compares the backup terms of the join with those of the job: ranks with different terms would
- * close different rounds. */
+/* Returns whether the backup terms of the join are those of the job. With different terms the ranks
+ * would close different rounds. */
 static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t request,
                               const WIRE(JoinRequest) * join)
 {
@@ -190,7 +190,7 @@ static bool job_is_ending(const struct job *job, const WIRE(JoinRequest) * join)
     return taken ? taken->state != SESSION_JOINED : find_in(job, false) != NULL;
 }
 
-/* Returns whether the job that now has this name cannot accept the join: the job has failed, the
+/* Returns whether the job that has this name now cannot accept the join: the job has failed, the
  * rank is taken, or the numbers of ranks differ. A late worker may be accepted even if other ranks
  * have left. */
 static bool has_no_place(const struct job *job, const WIRE(JoinRequest) * join)
@@ -265,8 +265,8 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
 }
 
 /* Finds the worker's process through the Unix socket: the kernel reports the process that is
- * connected. If a proxy is connected instead of the worker, the numbers differ. Returns the
- * identity, or 0 if it is unknown. */
+ * connected. If the worker is connected through a proxy, the process numbers differ. Returns the
+ * identity of the process, or 0 if it is unknown. */
 static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
 {
     if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
@@ -276,8 +276,8 @@ static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint
 }
 
 /* Returns the identity of the worker's process if the process is on this host and in the same PID
- * namespace. Otherwise returns 0, because another process may have this number (K59); then only the
- * end of the connection shows the end of the worker. */
+ * namespace. Otherwise returns 0, because another process may have this number (K59). Only the end
+ * of the connection then shows the end of the worker. */
 static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
@@ -386,8 +386,8 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
 }
 
 /* Delays the join until the former job has ended. Returns false if the join has waited too long.
- * After 3/4 of the time a disconnected rank counts as lost; the rest of the time is for messages to
- * lanes and ranks. */
+ * After 3/4 of the longest wait a disconnected rank counts as lost. The rest of the time is left
+ * for messages to lanes and ranks. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
@@ -454,7 +454,7 @@ static bool is_confirmed(const struct piece *piece, const void *context)
 }
 
 /* Resumes a session. After the reply the worker receives the routes and failures that it may have
- * missed. The worker skips routes whose epoch it knows. */
+ * missed. The worker ignores a route if it has this epoch of the route already. */
 static void resume(struct peer *p, uint64_t request, struct session *session)
 {
     struct job *job = session->job;
@@ -513,12 +513,13 @@ void join_handle(struct peer *p, const envelope *request)
     session->job->terms->durability = durability_of(p->service, join);
     session->asks_entry = join->asks_entry;
     resume(p, request->id, session);
-    keeping_check(session->job); /* from here on the durability of the job is known (K57) */
+    /* the join has set the durability of the job, so replica holders can be chosen now (K57) */
+    keeping_check(session->job);
 }
 
 /* Records the rounds that a leaving rank reports. These rounds are committed, even if other ranks
- * have not received their COMMIT. Unknown tensors are ignored. The next regrouping stores the
- * rounds (K41). */
+ * have not received the COMMIT of the round. Unknown tensors are ignored. The next regrouping
+ * stores the rounds (K41). */
 static void note_last_rounds(struct job *job, const WIRE(LeaveRequest) * leave)
 {
     for (size_t i = 0; i < leave->n_tensors && i < leave->n_committed; i++) {

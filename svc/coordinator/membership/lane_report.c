@@ -2,9 +2,9 @@
  * is ignored if the lane has no pieces of the job. Owns job_ranks.said.
  *
  * The connections of a dead process to lanes end before the coordinator can see the end of the
- * process. Other ranks may then end as well, and a lane may report one of these first. So a lost
- * connection fails the job only SAID_NS later. If the end of a process is seen before, it fails the
- * job, and the reason names the process that ended first (session.c). */
+ * process. Other ranks may then end as well, and a lane may report the end of such a rank first. So
+ * the report of a lost connection fails the job only after SAID_NS. If the end of a process is seen
+ * before, this end fails the job, and the reason names the process that ended first (session.c). */
 #include "svc/coordinator/membership/lane_report.h"
 
 #include "svc/coordinator/aggregator/lane.h"

@@ -7,7 +7,7 @@
 
 void aggregator_handle_failure(struct peer *p, const envelope *message);
 void members_handle_lost(struct peer *p, const envelope *message);
-/* Drops the failure that a lane has reported. Called at the end of the job. */
+/* Drops the reported failure that would soon fail the job. Called at the end of the job. */
 void lane_said_forget(struct job *job);
 
 #endif

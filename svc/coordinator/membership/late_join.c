@@ -1,8 +1,9 @@
 /* Late workers enter all tensors between the same two iterations: one rank is held at the end of an
  * iteration while lanes add the late workers. If no rank can be held, late workers enter each
- * tensor at its open round. In a job with step records they wait instead, because a step has one
- * set of ranks; there they declare and connect first, and the hold begins when they ask for their
- * entry. This file decides when the ranks change; regroup.c changes them (RULES.md: K52, K108). */
+ * tensor at its open round. In a job with step records the late workers wait instead, because a
+ * step has one set of ranks. They declare and connect first, and the hold begins when they request
+ * their entry. This file decides when the ranks change; regroup.c changes them (RULES.md: K52,
+ * K108). */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
 #include "svc/coordinator/job/members.h"
@@ -21,8 +22,8 @@
 
 bool entering_is_strict(const struct job *job) { return job->index->has_steps; }
 
-/* A worker without a connection counts as ahead: after its restart, a coordinator does not know yet
- * whether the worker will request its entry. */
+/* A late worker without a connection counts as a worker that declares before its entry, because
+ * after a restart the coordinator does not know yet whether the worker will request its entry. */
 bool entering_is_ahead(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
@@ -99,8 +100,7 @@ static bool enter_without_hold(struct job *job, const char *why)
     return enter_at_once(job);
 }
 
-/* Returns whether the rank has entered some of its tensors, but has later declared others and not
- * entered these. */
+/* Returns whether the rank has entered some of the tensors that it has declared, but not all. */
 static bool waits_half_way(const struct job *job, uint32_t rank)
 {
     const struct session *session = job->sessions[rank];
@@ -116,8 +116,8 @@ static bool waits_half_way(const struct job *job, uint32_t rank)
     return has_some && waits;
 }
 
-/* Returns whether a rank has entered only some of its tensors. Rounds of these tensors wait for the
- * rank, so no rank can reach the end of an iteration. */
+/* Returns whether a rank has entered only some of its tensors. The rounds of these tensors wait for
+ * the rank, so other ranks cannot reach the end of an iteration. */
 static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {

@@ -66,8 +66,8 @@ void members_leave(struct session *session)
 /* --- resizing --- */
 
 /* Returns the number of initial ranks after a resize. The job waits for each initial rank below
- * this number that has not joined. A resize to the current size ends the wait: the missing rank may
- * have ended before its join, unseen by the service (K45). */
+ * this number that has not joined. A resize to the current size ends this wait, because the missing
+ * rank may have ended before its join, unseen by the service (K45). */
 static uint32_t founding_after(const struct job *job, uint32_t workers)
 {
     uint32_t rank = 0;
@@ -121,7 +121,7 @@ int members_resize_to(struct job *job, uint32_t workers, const struct session *g
 }
 
 /* Returns the job of a worker's request, or the job that an operator's request names. NULL: the
- * request was refused. */
+ * request was refused, and the failure was sent. */
 static struct job *members_resized(struct peer *p, const envelope *message)
 {
     const WIRE(ResizeRequest) *request = message->resize_request;

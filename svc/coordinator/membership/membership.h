@@ -28,8 +28,8 @@ bool entering_is_strict(const struct job *job);
 /* Returns whether the rank is a late worker that declares and connects to lanes before its entry
  * (K108). Its declares are then answered at once, and lanes keep its connections. */
 bool entering_is_ahead(const struct job *job, uint32_t rank);
-/* Returns whether the next regrouping may add the rank, a member of the job, to the tensors that it
- * has declared. */
+/* Returns whether the next regrouping may add the rank to the tensors that the rank has declared.
+ * The rank is a member of the job. */
 bool entering_may(const struct job *job, uint32_t rank);
 /* Handles an EnterRequest. */
 void entering_handle(struct peer *p, const envelope *message);
@@ -53,7 +53,7 @@ void entering_went_on(struct job *job);
  * these conditions. Has no effect on a job that is not elastic. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
-/* Lets lanes close the connections of a late worker that has gone before its entry. */
+/* Makes the lanes close their connections to a late worker that has left before its entry. */
 void regrouping_let_go(struct job *job, uint32_t rank);
 /* Called when an aggregator is away, lost, or on another connection. A regrouping that waits for
  * the aggregator's lanes to release pieces fails. */

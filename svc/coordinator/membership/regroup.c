@@ -20,8 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A regrouping. A job has at most one. Its ranks and tensors do not change after the beginning,
- * so that all lanes receive the same ones. */
+/* A regrouping. A job has one at most. The ranks and tensors do not change after the beginning, so
+ * that all lanes receive the same ranks and tensors. */
 struct regrouping {
     uint64_t id;
     uint32_t version, epoch;
@@ -100,8 +100,9 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
-/* Sets the ranks of a regrouping, with or without the late workers that may enter. The connections
- * of other late workers are ended: they belong to an earlier worker of the rank. */
+/* Sets the ranks of a regrouping, with or without the late workers that may enter. If a late worker
+ * has not connected to lanes ahead of its entry, lanes end the connections of its rank, because
+ * these belong to an earlier worker. */
 static void plan_ranks(const struct job *job, bool has_late, struct regrouping *r)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -113,8 +114,9 @@ static void plan_ranks(const struct job *job, bool has_late, struct regrouping *
     }
 }
 
-/* Plans a regrouping of all tensors that need one, with or without the late workers. Returns NULL
- * if no tensor needs one, memory is missing, or a piece is not ready on a connected lane yet. */
+/* Plans a regrouping of all tensors that need a regrouping, with or without the late workers.
+ * Returns NULL if no tensor needs a regrouping, if memory is missing, or if a piece is not ready on
+ * a connected lane yet. */
 static struct regrouping *plan(struct job *job, bool has_late)
 {
     struct regrouping *r = calloc(1, sizeof *r + job->tensors_count * sizeof r->tensors[0]);
@@ -165,7 +167,7 @@ static void each_piece(struct job *job, visit_fn visit, void *context)
     }
 }
 
-/* Pieces that belong in one message to a lane. */
+/* Pieces of one message to a lane. */
 struct gathering {
     const struct lane *lane;
     uint32_t *pieces;
@@ -372,8 +374,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* Begins the regrouping again: the aggregator may not have received the releases, and its pieces
- * may move to another lane without a release. */
+/* Begins the regrouping again, because the aggregator may not have received the releases, and its
+ * pieces may move to another lane without a release. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -428,8 +430,8 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     return error;
 }
 
-/* Sends a release to the lane, even without pieces, because each lane of the job needs the list of
- * lost and left ranks. */
+/* Sends a release to the lane, even a release without pieces, because each lane of the job needs
+ * the list of ranks that were lost or have left. */
 static void ask_release(struct job *job, struct lane *lane)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -444,8 +446,8 @@ static void ask_release(struct job *job, struct lane *lane)
 }
 
 /* Sends to lanes the ranks that were lost after the beginning of the regrouping. A piece completes
- * its open round before its release, and would wait for such a rank. The next regrouping removes
- * these ranks. */
+ * its open round before its release, so it would wait for such a rank. The next regrouping removes
+ * these ranks from the tensors. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};

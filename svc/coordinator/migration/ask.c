@@ -1,4 +1,4 @@
-/* Messages of a migration to lanes, each with the pieces of one lane. An answer to a call of an
+/* Messages of a migration to lanes. One message has pieces of one lane. An answer to a call of an
  * earlier step is dropped. Owns struct migration_asked. Decides nothing. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -77,7 +77,7 @@ int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     return error < 0 ? error : 0;
 }
 
-/* If all pieces were undeclared, no message is needed, and `then` is called at once. */
+/* If all pieces were undeclared, there is no message to send, and `then` is called at once. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
                    void (*then)(struct migration *m))
 {

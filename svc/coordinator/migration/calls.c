@@ -1,5 +1,5 @@
-/* Calls of a migration to lanes, and their answers. A message names pieces of one lane, at most
- * MESSAGE_PIECES_MAX, without pieces that were undeclared in the meantime. Each call has a
+/* Calls of a migration to lanes, and the answers. A message names pieces of one lane, at most
+ * MESSAGE_PIECES_MAX. Pieces that were undeclared in the meantime are left out. Each call has a
  * deadline. migration.c decides the order of the steps. */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --- the target makes room --- */
+/* --- the target allocates memory --- */
 
 /* Adds the ranks of these pieces to `ranks`. */
 static void add_ranks(const struct job *job, const WIRE(PieceSpec) * specs, size_t count,
@@ -36,7 +36,7 @@ static bool has_connection(const struct job *job, uint32_t rank)
 }
 
 /* Returns whether the target may wait for the workers' connections. If a rank is away, the wait
- * would reach its timeout. A source that is about to end has no time for the wait. */
+ * would reach its timeout. If the source is about to end, there is no time for the wait. */
 static bool may_await(const struct migration *m, const struct migration_asked *asked,
                       const struct job *job, const uint64_t ranks[RANKS_WORDS])
 {
@@ -197,8 +197,8 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     return error;
 }
 
-/* Closes the connections to sources to which no message could be sent for lack of memory. After the
- * reconnect, the coordinator orders the sources to drop the pieces (K9). */
+/* Closes the connections to sources that could not receive a message, because memory was missing.
+ * After the reconnect, the coordinator orders the sources to drop the pieces (K9). */
 static void meet_again(struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {

@@ -1,6 +1,6 @@
 /* Replicas of moving pieces whose replica holder changes with the move (K57). The new holder begins
- * to copy before the release, and has the whole copy before the routes are stored. So at any time
- * two processes have the state. replica/replica.c chooses the holder. */
+ * to copy before the source releases the pieces, and has the whole copy before the routes are
+ * stored. So at any time two processes have the state. replica/replica.c chooses the holder. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -10,7 +10,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Removes the pieces whose holder stays the same from the message. Returns the number of remaining
+/* Removes from the message all pieces whose holder stays the same. Returns the number of remaining
  * pieces. */
 static size_t keep_copied(const struct migration *m, struct migration_asked *asked)
 {

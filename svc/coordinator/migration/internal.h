@@ -6,11 +6,12 @@
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/service.h"
 
-/* A piece that moves. Numbers are stored, because the piece or the job may be freed at any time. */
+/* A piece that moves. The struct has numbers instead of pointers, because the piece or the job may
+ * be freed at any time. */
 struct traveller {
     uint32_t piece, source, target; /* source and target are numbers of lanes */
     enum share_how how;
-    uint64_t round, state_bytes; /* from the ReleaseReply of the source */
+    uint64_t round, state_bytes; /* values from the ReleaseReply of the source */
     uint32_t holder;             /* replica holder after the switch (K57); 0: none */
     bool is_copied; /* the replica holder is new and copies the state before the switch */
 };
@@ -42,7 +43,7 @@ struct migration {
     char text[ERR_TEXT_BYTES];
     moving_done_fn done;
     uint64_t context;
-    struct timer over; /* fires at once; calls done() from the event loop */
+    struct timer over; /* timer that fires at once, so that the event loop calls done() */
 };
 
 /* --- migration.c --- */
@@ -79,9 +80,9 @@ static inline size_t migration_asked_bytes(const struct migration_asked *asked)
  * if no message is needed. */
 typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct migration_asked *asked);
 /* Sends messages about all pieces before the switch, to sources (`order`: by_source) or targets
- * (by_target). Calls `then` when all are answered. */
+ * (by_target). Calls `then` when all messages are answered. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migration_fn then);
-/* Handles the answer of such a message. An answer without an error is counted; a failure aborts the
+/* Handles the answer of such a message. An answer without an error is counted. An error aborts the
  * migration. */
 void migration_answered(struct service *s, void *data, const envelope *reply, int code,
                         const char *text);
@@ -91,16 +92,16 @@ int migration_list(const struct migration *m, const struct migration_asked *aske
 
 /* Returns the lane of piece order[i]: its source or target, depending on `order`. */
 uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, size_t i);
-/* Sends messages about all pieces to sources or targets, as a new group of calls. Returns 0,
- * -ENOMEM or -ECONNRESET. */
+/* Sends messages about all pieces to sources or to targets. The messages form a new group of calls.
+ * Returns 0, -ENOMEM or -ECONNRESET. */
 int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask);
 /* Returns the migration that waits for this answer, or NULL. */
 struct migration *migration_awaiting(struct service *s, const struct migration_asked *asked);
 
 /* --- calls.c --- */
 
-/* Each function sends messages to all sources or all targets, and calls `then` when all are
- * answered. */
+/* Each of the functions sends messages to all sources or to all targets. When all messages are
+ * answered, it calls `then`. */
 void migration_prepare(struct migration *m, migration_fn then);
 void migration_release(struct migration *m, migration_fn then);
 void migration_install(struct migration *m, migration_fn then);

@@ -91,7 +91,7 @@ bool moving_goes_astray(const struct job *job)
     return false;
 }
 
-/* Counts the moving tasks as tasks of their targets. Otherwise growth could park a target before
+/* Adds the moving tasks to the tasks of their targets. Otherwise growth could park a target before
  * the routes are stored. */
 static void note_arriving(const struct migration *m, bool begins)
 {
@@ -220,8 +220,8 @@ static int write_route(struct migration *m)
     return error;
 }
 
-/* Moves a part of the source's lane time to the target, in proportion to bytes. The value is used
- * until the target is measured. */
+/* Moves a part of the source's lane time to the target. The part is the piece's share of the job's
+ * bytes on the source lane. The value is used until the target is measured. */
 static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *piece)
 {
     struct share *share = jobs_share(tensor->job, piece->lane);
@@ -351,8 +351,8 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* Returns whether `a` stores, or begins to store, replicas of moving pieces. Without this holder no
- * round of these pieces completes, and a moving piece gets no new holder, so the migration has to
+/* Returns whether `a` stores, or begins to store, replicas of moving pieces. If `a` ends, no round
+ * of these pieces can complete, and a moving piece gets no new holder. The migration then has to
  * end (K57). */
 static bool waits_for_holder(const struct migration *m, const struct aggregator *a)
 {

@@ -1,7 +1,6 @@
-/* Migration moves tasks of a job to other lanes while the job trains. It carries out the migrator's
- * state machine (migrator/README.md) with calls to lanes. Only a migration changes the route of a
- * task whose lane is alive. A task moves as a whole, keeps its number, and gets the job's next
- * epoch. */
+/* A migration moves tasks of a job to other lanes while the job trains. Calls to lanes carry out
+ * the migrator's state machine (migrator/README.md). Only a migration changes the route of a task
+ * whose lane is alive. A task moves as a whole, keeps its number, and gets the job's next epoch. */
 #ifndef GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 #define GRADPOOL_COORDINATOR_MIGRATION_MIGRATION_H
 
@@ -17,7 +16,7 @@ struct moved {
     const char *text;
     uint32_t tasks;
     uint64_t state_bytes;
-    /* longest time from the first release until the new routes were sent to workers */
+    /* longest time from the first release of a piece until the new routes were sent to workers */
     uint64_t longest_ns;
 };
 /* Receives the result of a migration, once. The event loop calls this function, never
@@ -42,7 +41,8 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
  * moving_start(). */
 int moving_check(const struct job *job, struct err *err);
 bool moving_is_busy(const struct job *job);
-/* Returns whether tasks of the job are moving to a lane that is now withheld or about to end. */
+/* Returns whether tasks of the job are moving to a lane that has been withheld or is about to
+ * end. */
 bool moving_goes_astray(const struct job *job);
 /* Returns whether the piece is moving and its new route is not stored yet. */
 bool moving_has(const struct job *job, uint32_t piece);

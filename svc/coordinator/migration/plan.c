@@ -23,7 +23,7 @@ struct wanted {
 struct search {
     struct wanted *wanted;
     size_t wanted_count;
-    struct traveller *travellers; /* NULL: pieces are only counted */
+    struct traveller *travellers; /* pieces that will move; NULL: the pieces are only counted */
     size_t count;
     struct err *err;
 };

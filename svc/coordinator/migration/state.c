@@ -1,6 +1,7 @@
-/* Transfers state (parameters, moments, a running sum) from source to target. Parts of the state
- * are requested from the source and put to the target. At most PARTS_MAX parts are in transit,
- * which keeps both lanes busy and limits memory. The contents are not interpreted. */
+/* Transfers state (parameters, moments, a running sum) from source to target. The coordinator
+ * requests parts of the state from the source, and sends them to the target. At most PARTS_MAX
+ * parts are in transit, which keeps both lanes busy and limits memory. The contents are not
+ * interpreted. */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -10,7 +11,8 @@
 
 /* bytes of a StateReply; the last reply of a piece may have fewer */
 #define PART_BYTES (UINT64_C(1) << 20)
-#define PARTS_MAX 4 /* maximum number of parts that are requested, or put and not answered yet */
+/* maximum number of parts that were requested, or were sent to the target without an answer yet */
+#define PARTS_MAX 4
 
 /* The transfer of state in one migration. */
 struct state_way {

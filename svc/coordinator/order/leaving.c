@@ -1,7 +1,7 @@
-/* Planned ends of aggregators. An aggregator announces its end. Its tasks move to other lanes, job
- * after job, in as many orders as needed (order.c). Other holders copy its replicas
- * (replica/replica.c). Then the aggregator is drained. At the deadline it is drained even if tasks
- * remain, and the log names the jobs that lose state. Owns struct leaving (RULES.md: K94). */
+/* Planned ends of aggregators. An aggregator announces its end. Its tasks move to other lanes, one
+ * job after another, in as many orders as needed (order.c). Other holders copy the replicas that it
+ * stores (replica/replica.c). Then the aggregator is drained. At the deadline it is drained even if
+ * tasks remain, and the log names the jobs that lose state. Owns struct leaving (RULES.md: K94). */
 #include "svc/coordinator/order/leaving.h"
 
 #include "svc/base/log.h"
@@ -25,7 +25,8 @@
 #define LOSES_BYTES 768
 /* default time to wait for the next local aggregator */
 #define NEXT_NS (5 * NS_PER_S)
-/* length of the phase of reports before the deadline: a part of the time, and at most this long */
+/* The phase of reports is the last quarter of the time before the deadline, at most
+ * REPORT_MOST_NS. */
 #define REPORT_PART 4
 #define REPORT_MOST_NS (5 * NS_PER_S)
 
@@ -33,13 +34,13 @@ struct leaving {
     struct aggregator *aggregator;
     uint64_t by_ns;       /* deadline at which the aggregator ends in any case */
     uint64_t start_by_ns; /* until then, tasks wait for the next local aggregator to start */
-    uint64_t report_ns;   /* begin of the phase in which one report after another is requested */
-    uint64_t pause_ns;    /* pause before the next order */
-    bool is_moving;       /* an order is in progress */
-    bool is_asked;        /* a request for a report is open */
-    bool is_reported;     /* the stored report is of this phase */
-    bool is_over;         /* the aggregator was requested to drain */
-    char why[256];        /* why tasks did not move in the last order */
+    uint64_t report_ns; /* beginning of the phase in which one report after another is requested */
+    uint64_t pause_ns;  /* pause before the next order */
+    bool is_moving;     /* an order is in progress */
+    bool is_asked;      /* a request for a report is open */
+    bool is_reported;   /* the stored report was requested in the phase of reports */
+    bool is_over;       /* the aggregator was requested to drain */
+    char why[256];      /* why tasks did not move in the last order */
     struct timer timer;
 };
 
@@ -82,7 +83,7 @@ static bool has_tasks(const struct aggregator *a)
 }
 
 /* Returns whether the aggregator has shards of tables. Shards do not move, so the aggregator runs
- * until its deadline, or until these jobs have ended. */
+ * until its deadline, or until the jobs with these tables have ended. */
 static bool has_tables(const struct aggregator *a)
 {
     list_for_each_entry (const struct job, job, &a->service->jobs, link)
@@ -102,8 +103,8 @@ static size_t count_others_up(const struct service *s)
 static bool others_are_up(const struct service *s) { return count_others_up(s) > 0; }
 
 /* Returns whether another aggregator could hold the replicas that this aggregator holds. The owner
- * of a piece cannot hold its replica. So if only one other aggregator remains, pieces of that
- * aggregator get no holder. */
+ * of a piece cannot hold its replica. If only one other aggregator remains, the pieces that it owns
+ * therefore get no holder. */
 static bool has_copies(const struct aggregator *a)
 {
     list_for_each (node, &a->service->jobs)
@@ -120,8 +121,9 @@ static bool keeps_state(const struct tensor *tensor)
            tensor->terms.quorum == QUORUM_ANY;
 }
 
-/* Returns whether the lane's states are known to have copies or to need none. A report from before
- * the phase of reports does not count: it may be from before the first update of the job. */
+/* Returns whether each state on the lane is known to have a copy or to need none. A report from
+ * before the phase of reports does not count, because the job may have had its first update
+ * since. */
 static bool is_copied(const struct aggregator *a, const struct job *job, const struct share *share)
 {
     const WIRE(JobUse) *use = a->leaving->is_reported ? jobs_use_of(job, share) : NULL;
@@ -247,7 +249,7 @@ static void pause_a_while(struct aggregator *a)
     look_again(a, l->pause_ns);
 }
 
-/* The first report is considered at once, because the end may wait for it. */
+/* The first report is handled at once, because the end of the aggregator may wait for it. */
 static void leaving_got_report(struct service *s, void *data, const envelope *reply, int code,
                                const char *text)
 {
@@ -272,7 +274,8 @@ static void leaving_request_report(struct aggregator *a)
         stats_request(a, 0, REPORT_MOST_NS, leaving_got_report, &a->id, sizeof a->id) == 0;
 }
 
-/* Lets the aggregator go before its deadline. If it has states, a report is awaited. */
+/* Drains the aggregator before its deadline. If the aggregator has states, the drain waits for a
+ * report. */
 static void let_go_early(struct aggregator *a)
 {
     struct leaving *l = a->leaving;
@@ -427,7 +430,8 @@ void state_leaves(struct service *s, uint64_t by_ns, void (*done)(struct service
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST)
             begin(a, by_ns);
         if (ends_with_service(a) && a->state != AGGREGATOR_LOST && !a->leaving)
-            aggregator_drain(a); /* memory for a planned end is missing */
+            /* without memory for a planned end the aggregator is drained at once */
+            aggregator_drain(a);
     }
     leaving_check_done(s);
 }

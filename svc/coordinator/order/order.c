@@ -22,7 +22,7 @@
 #define TIMES_MOST 16 /* largest factor for the size of a batch */
 /* pause before the second attempt; doubles before each further attempt */
 #define AGAIN_NS (50 * NS_PER_MS)
-#define AGAIN_MOST_NS NS_PER_S /* longest pause; one log line an attempt */
+#define AGAIN_MOST_NS NS_PER_S /* longest pause before an attempt; each attempt logs one line */
 
 static void step(struct order *order);
 
@@ -251,15 +251,15 @@ static void tell_progress(const struct order *order)
 }
 
 /* Returns whether the error may be temporary: a job is busy, or an aggregator or worker is away.
- * Also if a piece no longer exists, because the next plan leaves it out. */
+ * Also returns true if a piece no longer exists, because the next plan leaves the piece out. */
 static bool may_pass(int error)
 {
     return error == -EBUSY || error == -ECANCELED || error == -EAGAIN || error == -ENOENT ||
            error == -ECONNRESET || error == -ETIMEDOUT;
 }
 
-/* Doubles the size of batches if the order spent most of its time waiting for a moment without
- * rounds. Each batch needs such a moment (K39). */
+/* Doubles the size of batches if the order spent most of its time waiting for moments without
+ * rounds. Each batch needs a moment without rounds (K39). */
 static void choose_batch(struct order *order, const struct moved *moved)
 {
     bool has_waited = clock_now_ns() - order->began_ns > 2 * moved->longest_ns;

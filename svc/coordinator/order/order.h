@@ -22,10 +22,10 @@ struct order {
     uint32_t from_lane, from_aggregator; /* for a drain, one of these is set; the other is 0 */
     /* number of lanes that the order withheld or made usable again */
     uint32_t lanes;
-    /* number of lanes whose drain was undone, because some of their tasks could not be moved */
+    /* number of lanes that were opened again, because some of their tasks could not be moved */
     uint32_t undone;
     bool has_failed; /* some tasks could not be moved */
-    /* some lanes of `tasks` may have opened again, so the order needs a new plan */
+    /* some lanes of `tasks` may have opened again, so a new plan is needed */
     bool is_stale;
     uint32_t *jobs; /* numbers of the jobs, in the order in which they are handled */
     size_t jobs_count, jobs_at;
@@ -39,7 +39,7 @@ struct order {
     bool ends;
     uint64_t times;     /* factor by which batches are larger than usual */
     uint64_t began_ns;  /* time at which the current batch began */
-    order_done_fn done; /* called at the end; NULL: only the request is answered */
+    order_done_fn done; /* function called at the end; NULL: the order only answers the request */
     uint32_t moved;
     uint64_t state_bytes, longest_ns;
     char stays[ORDER_TEXT_BYTES]; /* sentence about the tasks that did not move, with the reason */
@@ -59,8 +59,8 @@ bool order_leave(struct aggregator *a, order_done_fn done);
 /* Ends the drain of a withheld lane, which is then open or parked. */
 void order_give_back(struct lane *lane, const char *why);
 
-/* Called when the drain of a lane has ended. An order that is draining other lanes as well moves no
- * more tasks from this lane. */
+/* Called when the drain of a lane has ended. An order that also drains other lanes moves no more
+ * tasks away from this lane. */
 void orders_lane_back(const struct lane *lane);
 
 void orders_destroy(struct service *s);

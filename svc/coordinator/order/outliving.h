@@ -10,11 +10,12 @@ struct service;
 struct service_end {
     struct service *service;
     struct timer drain_timer, give_up_timer;
-    /* reason why local aggregators end with the service, as text; NULL: they continue */
+    /* reason why local aggregators end with the service, as text; NULL: local aggregators
+     * continue */
     const char *takes_along;
     bool ends_container; /* the container ends together with this process */
     /* 0: the service ends in order. Positive: number of a second signal. Negative: errno value of
-     * the error after which the service cannot continue. */
+     * the error that makes the service end. */
     int ended_by;
 };
 
@@ -22,8 +23,8 @@ struct service_end {
  * may end later. Returns 0 or -ENOMEM. */
 int outliving_create(struct service *s);
 void outliving_destroy(struct service *s);
-/* Returns whether the aggregator ends with this process. This is so for a local aggregator. In a
- * container it is also so for an aggregator that was started by hand in the container. */
+/* Returns whether the aggregator ends with this process. This is true for a local aggregator, and
+ * for an aggregator that was started by hand in the same container. */
 bool ends_with_service(const struct aggregator *a);
 /* Returns whether an aggregator continues after the end of this process. */
 bool outliving_has_any(const struct service *s);

@@ -52,8 +52,8 @@ static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
     return wanted->task == 0 || has_task(job, wanted->task);
 }
 
-/* Returns whether the number of a task could also be the name of a job. If so, the request is
- * refused and the operator has to choose, because a task of another tenant could move by
+/* Returns whether the number of a task could also be the name of a job. Such a request is refused,
+ * and the operator has to choose, because otherwise a task of another tenant could move by
  * mistake. */
 static bool may_be_either(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
@@ -130,8 +130,8 @@ static const struct job_table *find_table(const struct service *s, const WIRE(Mo
     return NULL;
 }
 
-/* Refuses to move shards, because lanes cannot hand over rows yet. Tasks of tensors of the same job
- * may move. */
+/* Refuses to move shards, because lanes cannot hand over the rows of tables yet. Tasks of tensors
+ * of the same job may move. */
 static bool move_is_allowed(struct peer *p, const envelope *request)
 {
     const WIRE(MoveRequest) *wanted = request->move_request;
@@ -185,8 +185,8 @@ static bool is_named(const struct lane *lane, const WIRE(DrainLanesRequest) * wa
     return wanted->lane ? lane->id == wanted->lane : lane->aggregator->id == wanted->aggregator;
 }
 
-/* Returns the state of a lane whose drain was undone: parked if no more lanes may open, otherwise
- * open. */
+/* Returns the state of a lane whose drain was undone: parked if no more lanes may open, and open
+ * otherwise. */
 static enum lane_use given_back(const struct lane *lane)
 {
     const struct service *s = lane->aggregator->service;
@@ -210,8 +210,8 @@ static void withhold(struct lane *lane, uint64_t order)
     log_info("an operator drained lane %u of %s", lane->id, AGGREGATOR_NAME(lane->aggregator));
 }
 
-/* Closes the named lanes for new tasks, or opens them again. Returns their number. order->lanes
- * counts the lanes that have changed. */
+/* Closes the named lanes for new tasks, or opens these lanes again. Returns the number of named
+ * lanes. Sets order->lanes to the number of lanes that have changed. */
 static size_t mark_lanes(struct aggregator *a, const WIRE(DrainLanesRequest) * wanted,
                          struct order *order)
 {
@@ -241,7 +241,8 @@ static size_t mark_all(struct service *s, const WIRE(DrainLanesRequest) * wanted
     return count;
 }
 
-/* Refuses to drain a lane with shards of tables, because lanes cannot hand over rows yet. */
+/* Refuses to drain a lane with shards of tables, because lanes cannot hand over the rows of tables
+ * yet. */
 static bool drain_is_allowed(struct peer *p, const envelope *request)
 {
     const WIRE(DrainLanesRequest) *wanted = request->drain_lanes_request;

@@ -145,7 +145,8 @@ static struct tenant *find_active(struct peer *p, const envelope *request, const
     return NULL;
 }
 
-/* Sends the new limits to lanes. Jobs keep the pieces that they have already (K13). */
+/* Sends the new limits to lanes. If a limit is lowered, jobs keep the pieces that they have
+ * (K13). */
 static void tell_lanes(struct service *s, const struct tenant *tenant)
 {
     list_for_each_entry (struct job, job, &s->jobs, link)

@@ -14,8 +14,8 @@
 
 #define LOOKUP_NS (2 * NS_PER_S)
 
-/* Finds the source address of the default route. The connected datagram socket sends no packet; the
- * target address is reserved for documentation. */
+/* Finds the source address of the default route. A datagram socket is connected to an address that
+ * is reserved for documentation. No packet is sent. */
 static int default_route_address(char *buffer, size_t buffer_bytes)
 {
     _cleanup_fd_ int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -81,7 +81,7 @@ int advertise_choose(struct service *s, struct err *err)
     else if (is_any && find_host(s, shown.host, sizeof shown.host, err) < 0)
         return err->code;
     endpoint_format(&shown, s->identity->endpoint_url, sizeof s->identity->endpoint_url);
-    /* Lanes of a service for this host alone choose their address themselves. */
+    /* In a service for this host alone each lane chooses its own address. */
     bool is_local = endpoint_is_loopback(&s->door->tcp->endpoint) || listens_in_vain(s);
     if (s->options->advertise || !is_local)
         choose_data_host(s, shown.host);

@@ -1,5 +1,5 @@
-/* Owns struct door, the listeners, and the parties of connections without a tenant. The room's
- * other files add to its lists. */
+/* Owns struct door, the listeners, and the parties of connections without a tenant. Other files of
+ * this room add peers to the lists of the door. */
 #include "svc/coordinator/peer/door.h"
 
 #include "svc/coordinator/service.h"

@@ -7,7 +7,7 @@
 /* Longest message without reservation. The rest of a longer message is read after memory for the
  * whole message is reserved. */
 #define FRAME_BYTES_FREE (64u << 10)
-/* Time for the rest of a message after memory for it is reserved. */
+/* Time within which the rest of a message has to arrive after memory for it is reserved. */
 #define FRAME_DEADLINE_NS (30 * NS_PER_S)
 
 /* Reserves memory for a message of which a part has arrived. Returns 1 if memory was reserved now,

@@ -32,7 +32,7 @@
 #define MESSAGES_IN_A_ROW 64
 #define TURN_NS (250 * NS_PER_US)
 #define ACCEPTS_A_TURN 4
-/* Maximum number of unanswered requests of an operator's connection. */
+/* Maximum number of open requests of an operator's connection. */
 #define REQUESTS_AT_A_TIME 4
 /* While more bytes than this are queued for a peer, its messages are not read. */
 #define BACKLOG_BYTES_READ_ON (256u << 10)
@@ -108,9 +108,9 @@ void peer_finish(struct peer *p)
         shutdown(channel_fd(p->channel), SHUT_WR);
 }
 
-/* Watches for input, unless the peer is queued for a turn or reading is paused. If the connection
- * of a queued peer has ended, its descriptor is not watched at all, because epoll would report the
- * end again and again. */
+/* Watches the descriptor for input, unless the peer is queued for a turn or reading is paused. If
+ * the connection of a queued peer has ended, its descriptor is not watched at all, because epoll
+ * would report the end again and again. */
 static void update_events(struct peer *p)
 {
     uint32_t events = channel_events(p->channel);
@@ -155,8 +155,9 @@ void peer_fail_memory(struct peer *p, uint64_t id)
               "gradpool serve has no memory for the answer to a request; raise its memory limit");
 }
 
-/* Returns whether the connection needs a key. No key is needed over the Unix socket, and over TCP
- * from this host. With --insecure, no key is needed over TCP from other hosts either (K10). */
+/* Returns whether the connection needs a key. Connections over the Unix socket, and over TCP from
+ * this host, need no key. With --insecure, TCP connections from other hosts need no key either
+ * (K10). */
 static bool needs_key(const struct peer *p)
 {
     const struct coordinator_options *o = p->service->options;
@@ -312,7 +313,7 @@ void peer_check_held(struct peer *p)
     peer_wait_for_turn(p);
 }
 
-/* Returns whether reading of a long message may continue at once. Called when the channel has no
+/* Returns whether a long message may be read further at once. Called when the channel has no
  * complete message. */
 static bool goes_on(struct peer *p)
 {

@@ -19,7 +19,7 @@ enum peer_state {
     PEER_GREETING, /* the peer has not sent its Hello */
     PEER_OPEN,
     PEER_CLOSING, /* messages are no longer handled; the last ones are being sent */
-    PEER_BROKEN,  /* to be freed by the peer's timer, after the current handler */
+    PEER_BROKEN,  /* the peer's timer will free the peer after the current handler */
 };
 
 struct peer {
@@ -49,7 +49,8 @@ struct peer {
     bool is_held;          /* reading is suspended (K101) */
     /* the connection has ended; the remaining messages are read without a pause */
     bool has_hung_up;
-    /* the process of the session has ended; the session is lost after the process's last message */
+    /* the process of the session has ended; the session is lost when all messages of the process
+     * have been handled */
     bool process_ended;
     struct list own_waits;  /* unanswered requests of the peer */
     uint32_t waits;         /* number of entries of own_waits */
@@ -59,7 +60,8 @@ struct peer {
 
 struct listener {
     struct source source;
-    struct turn turn; /* over TCP, this turn's party is charged for accepting connections */
+    /* turn of the listener; over TCP, the turn's party is charged for accepting connections */
+    struct turn turn;
     struct service *service;
     struct endpoint endpoint;
 };

@@ -17,20 +17,20 @@ struct service;
 struct tenant {
     struct list link; /* node in door.tenants; the local tenant is first */
     struct key key;
-    bool is_operator; /* the key may add aggregators and list all jobs */
+    bool is_operator; /* the tenant's key may add aggregators and list all jobs */
     bool is_revoked;
     struct limits limits; /* the tenant's own limits; an unset limit has the value of the service */
     struct party party;   /* all connections of the tenant share one turn (turns.h) */
-    uint64_t frame_bytes; /* memory reserved for its long messages (frames.c) */
-    uint32_t connections; /* number of its TCP connections */
-    /* memory regions that its workers have registered on the lane that is being counted */
+    uint64_t frame_bytes; /* memory reserved for long messages of the tenant (frames.c) */
+    uint32_t connections; /* number of TCP connections of the tenant */
+    /* memory regions that the tenant's workers have registered on the lane that is being counted */
     uint64_t regions;
     uint64_t regions_most; /* largest number of regions on one lane, at the last count */
-    /* bytes that its workers lend to the aggregator that is being counted; largest such sum over
-     * all aggregators */
+    /* lent: bytes that the tenant's workers lend to the aggregator that is being counted.
+     * lent_most: largest such sum of any aggregator. */
     uint64_t lent, lent_most;
     uint64_t added_s;        /* creation in seconds since 1970; 0: the local tenant */
-    uint32_t loss_limit_ppm; /* loss limit for each of its jobs, in millionths; 0: none */
+    uint32_t loss_limit_ppm; /* loss limit for each job of the tenant, in millionths; 0: none */
 };
 
 /* Creates the local tenant. Returns 0 or -ENOMEM. */
@@ -42,7 +42,8 @@ struct tenant *tenants_local(struct service *s);
 bool tenants_have_keys(struct service *s);
 /* Returns the tenant, even if it is revoked, or NULL if it was never added. */
 struct tenant *tenants_find(struct service *s, const char *name);
-/* Returns whether the local tenant is the only one. Nothing is then reserved for other tenants. */
+/* Returns whether the service has no tenant except the local tenant. Nothing is then reserved for
+ * other tenants. */
 bool tenants_has_one(const struct service *s);
 /* Writes the prefix of a job's name to `buffer` (TENANT_PREFIX_BYTES): "" or, for example, "acme/".
  * Returns `buffer`. */
@@ -56,7 +57,7 @@ struct tenant *tenant_create(struct service *s, const char *name);
 void tenant_destroy(struct tenant *tenant);
 /* Stores the tenant. Returns after its secret is on the disk. */
 int tenant_keep(struct service *s, const struct tenant *tenant, struct err *err);
-/* Returns the number of tenants except the local one. */
+/* Returns the number of tenants, without the local tenant. */
 size_t tenants_count(struct service *s);
 void tenant_adopt_limits(struct tenant *tenant, const struct limits *limits);
 /* Writes "tenant NAME", or a phrase for the local tenant, to `buffer`. Returns `buffer`. */

@@ -1,5 +1,5 @@
-/* Limits the number of TCP control connections, and closes one when there are too many. Some
- * descriptors are reserved for the Unix socket, so that operators can always connect. A
+/* Limits the number of TCP control connections, and closes a connection when the limit is reached.
+ * Some descriptors are reserved for the Unix socket, so that operators can always connect. A
  * connection that has joined a job is never closed (RULES.md: K23). */
 #include "svc/coordinator/peer/visitors.h"
 
@@ -13,8 +13,8 @@
 #include <sys/resource.h>
 
 #define KEPT_BACK 64 /* descriptors reserved for the Unix socket, files and new processes */
-/* A visitor whose last message is younger than this may be about to join a job. Such a visitor is
- * closed only when no descriptor is left. */
+/* A visitor may be about to join a job if its last message is younger than this time. Such a
+ * visitor is closed only when no descriptor is left. */
 #define BURST_NS NS_PER_S
 
 static uint64_t descriptors(void)
@@ -73,8 +73,8 @@ static bool have_one_address(const struct peer *a, const struct peer *b)
     return strncmp(left, right, bytes) == 0;
 }
 
-/* Returns the visitor to close, the one with the oldest last message. Visitors with the address of
- * the new connection come first, so that one address cannot displace others. */
+/* Returns the visitor with the oldest last message, which will be closed. Visitors with the address
+ * of the new connection are closed first, so that one address cannot displace other addresses. */
 static struct peer *find_victim(struct service *s, const struct peer *newcomer)
 {
     list_for_each_entry (struct peer, p, &s->door->visitors, visit)
@@ -107,8 +107,8 @@ bool visitors_make_room(struct service *s, struct peer *p)
     return true;
 }
 
-/* Returns the number of descriptors that one tenant may use: half of them, if there are several
- * tenants. */
+/* Returns the number of descriptors that one tenant may use: half of all descriptors if there are
+ * several tenants, and otherwise all. */
 static uint64_t share(const struct service *s)
 {
     return tenants_has_one(s) ? descriptors() : descriptors() / 2;

@@ -77,7 +77,7 @@ static int take_plan(struct tensor *const *tensors, size_t count, const struct p
     return 0;
 }
 
-/* Records why the lanes were chosen, and their predicted lane time, which is used until it is
+/* Records why each lane was chosen, and the predicted lane time, which is used until the lane is
  * measured. */
 static void note_shares(struct job *job, const struct answer *answer, enum ask_for why)
 {
@@ -149,8 +149,8 @@ int placing_plan_shards(const struct job_table *table, struct lane **ret_lanes, 
         return error;
     note_shares(job, &answer, ASK_FOR_SHARDS);
     deciding_log(job, "shard goes", "shards go", count, true, &answer);
-    /* the lane of a shard is that of its first piece, in case a policy has cut the shard into
-     * several pieces */
+    /* a policy may have divided the shard into several pieces; the shard gets the lane of its first
+     * piece */
     for (size_t i = answer.plan.pieces_count; i-- > 0;)
         ret_lanes[answer.plan.pieces[i].tensor] =
             lane_find(job->service, answer.plan.pieces[i].lane);

@@ -6,19 +6,19 @@
 #include "svc/coordinator/job/task.h"
 #include "svc/coordinator/placement/ask_packer.h"
 
-/* Assigns pieces, lanes and tasks to new tensors. The sums of the lanes change later, in
- * piece_attach(). */
+/* Assigns pieces, lanes and tasks to new tensors. piece_attach() later adds the pieces to the sums
+ * of the lanes. */
 int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, struct err *err);
 
-/* Chooses lanes for the shards of a new table, one for each. Returns 0, or -ENOSPC, -ENOMEM,
- * -EINVAL or -EINPROGRESS as ask_packer(). */
+/* Chooses a lane for each shard of a new table. Returns 0, or -ENOSPC, -ENOMEM, -EINVAL or
+ * -EINPROGRESS as ask_packer(). */
 int placing_plan_shards(const struct job_table *table, struct lane **ret_lanes, struct err *err);
-/* Chooses `lane` for tasks whose lane is lost. Returns 0, or -ENOSPC if no lane is open. */
+/* Sets `lane` of tasks whose lane is lost. Returns 0, or -ENOSPC if no lane is open. */
 int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err);
-/* Chooses `lane` for tasks that leave a live lane. Returns 0, or -ENOSPC if no lane is open or a
- * limit would be exceeded. */
+/* Sets `lane` of tasks that leave a live lane. Returns 0, or -ENOSPC if no lane is open or a limit
+ * would be exceeded. */
 int placing_plan_leaving(struct job *job, struct task *tasks, size_t count, struct err *err);
-/* Chooses `lane` for tasks whose aggregator is about to end. Limits are ignored. */
+/* Sets `lane` of tasks whose aggregator is about to end. Limits are ignored. */
 int placing_plan_ending(struct job *job, struct task *tasks, size_t count, struct err *err);
 
 /* Plans the tensors of a dry run. Pieces are assigned to lanes of running aggregators, but not

@@ -24,7 +24,7 @@
 
 /* --- tensors --- */
 
-/* The part of the lane time of the job's tensors that exceeds their known times, and the bytes of
+/* Lane time of the job's tensors in excess of the known times of single tensors, and the bytes of
  * the tensors whose time is unknown. */
 struct rest {
     uint64_t lane_ns, bytes;
@@ -162,16 +162,16 @@ static bool is_for_new(enum ask_for why) { return why == ASK_FOR_NEW || why == A
 
 static bool has_no_choice(enum ask_for why) { return why == ASK_FOR_LOST || why == ASK_FOR_ENDING; }
 
-/* Returns whether the packer may use the lane. For tasks that must leave their lane, a closing lane
- * is also offered; it then stays open. */
+/* Returns whether the packer may use the lane. A closing lane is offered only for tasks that must
+ * leave their lane; if such a task moves there, the lane stays open. */
 static bool is_offered(const struct lane *lane, enum ask_for why)
 {
     return is_there(lane) && (lane->use == LANE_OPEN || lane->use == LANE_PARKED ||
                               (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
-/* Returns whether a drained lane of a connected aggregator may be used. Such a lane is used only if
- * the service has no other lane, and the job would fail otherwise (K21). */
+/* Returns whether a drained lane of a connected aggregator may be used. This is so only if the
+ * service has no other lane and the job would fail otherwise (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
     return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
@@ -216,7 +216,7 @@ size_t lanes_on_offer(const struct service *s)
 }
 
 /* The period in the request is the period without other jobs, on as many lanes as a measurement
- * would use. On fewer lanes the job would delay its own rounds (L3 of packer). */
+ * would use. On fewer lanes the rounds of the job would delay each other (L3 of packer). */
 size_t job_own_lanes(const struct job *job)
 {
     size_t lanes = lanes_on_offer(job->service);
@@ -244,7 +244,7 @@ static size_t add_slot(struct offer *offer, const struct slot *slot)
     return is_coming ? slot->open_count : 0;
 }
 
-/* Removes closed lanes from the offer, until `room` is enough to open all that remain. */
+/* Removes lanes that are not open from the offer, so that at most `room` of them remain. */
 static void leave_out_closed(struct offer *offer, size_t room)
 {
     size_t kept = 0;
@@ -270,7 +270,8 @@ static bool is_near(const struct job *job, const struct lane *lane)
 
 typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
 
-/* Shards go to lanes that share memory with every worker, if the service has such lanes. */
+/* Returns whether the job prefers lanes that share memory with every worker. This is so for shards,
+ * if the service has such lanes. */
 static bool prefers_near(const struct job *job, lane_wanted_fn wanted, enum ask_for why)
 {
     list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
@@ -328,8 +329,8 @@ static bool somebody_is_there(const struct packer_request *request)
 }
 
 /* Returns whether a refusal by the packer is final. A refusal is ignored if the job is not
- * measured, trains already, or has lost its lane. It is also ignored if no lane has another job, or
- * without a loss limit. Tasks that leave a drained lane may stay on that lane. */
+ * measured, trains already, or has lost its lane. A refusal is also ignored if no lane has another
+ * job, or if no loss limit is set. Tasks that leave a drained lane may stay on that lane. */
 static bool refusal_stands(const struct job *job, const struct packer_request *request,
                            enum ask_for why)
 {
@@ -371,7 +372,7 @@ static bool starts_more(struct job *job, const struct packer_request *request,
     return starts;
 }
 
-/* Adds the job's loss limit to `err`, and where the limit can be changed. */
+/* Adds to `err` the job's loss limit, and the place where the limit can be changed. */
 static void name_limit(const struct job *job, struct err *err)
 {
     uint32_t ppm = job_limit_ppm(job);
@@ -421,17 +422,17 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
                  "shows them");
 }
 
-/* Returns whether the job may wait for an aggregator. Growth is off, so no aggregator is started
- * for the job. An aggregator may nevertheless join soon, after a start of the service or after the
- * loss of the last aggregator. */
+/* Returns whether the job may wait for an aggregator although growth is off, so that no aggregator
+ * is started for the job. An aggregator may nevertheless join soon, after a start of the service or
+ * after the loss of the last aggregator. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return is_for_new(why) && request->lanes_count == 0 && !job->terms->is_trial &&
            waiting_for_any(job);
 }
 
-/* Returns whether the job should wait for the measurement of another job, which takes a few rounds.
- * The packer may then accept this job. */
+/* Returns whether the job should wait until another job is measured, which takes a few rounds. The
+ * packer may then accept this job. */
 static bool waits_for_measure(struct job *job, const struct packer_request *request,
                               enum ask_for why, struct err *err)
 {
@@ -483,7 +484,7 @@ static int place(struct job *job, struct packer_request *request, enum ask_for w
                           : request->timing.period_ns ? SHARE_OVER
                                                       : SHARE_BESIDE;
         request->policy = "least-loaded";
-        request->timing = (struct packer_timing){0}; /* without limits of loss and bandwidth */
+        request->timing = (struct packer_timing){0}; /* limits of loss and bandwidth do not apply */
         error = packer_place(request, &ret_answer->plan, reason, sizeof reason);
     }
     if (error == -ENOSPC && waits_for_measure(job, request, why, err))

@@ -6,7 +6,8 @@
 #include "svc/coordinator/job/task.h"
 
 struct answer {
-    struct packer_plan plan; /* the caller frees it with packer_plan_fini() */
+    /* plan of the packer; the caller frees the plan with packer_plan_fini() */
+    struct packer_plan plan;
     enum share_how how;
 };
 
@@ -21,11 +22,11 @@ void describe_tasks(const struct job *job, const struct task *tasks, size_t coun
 void predict_shares(struct job *job);
 enum ask_for {
     ASK_FOR_NEW,
-    ASK_FOR_SHARDS, /* shards of a new table, on lanes of the host of all workers */
-    ASK_FOR_LOST,   /* tasks of a lost lane; if there is no other lane, the job fails */
-    /* tasks of a drained lane; if there is no other lane, they stay on their lane */
+    ASK_FOR_SHARDS, /* shards of a new table, on lanes that share memory with all workers */
+    ASK_FOR_LOST,   /* tasks of a lost lane; without another lane the job fails */
+    /* tasks of a drained lane; without another lane the tasks stay on their lane */
     ASK_FOR_LEAVING,
-    /* tasks of an ending aggregator; if there is no other lane, their state is lost */
+    /* tasks of an ending aggregator; without another lane their state is lost */
     ASK_FOR_ENDING,
 };
 /* Chooses lanes for `items`. Returns 0, or -ENOSPC, -ENOMEM or -EINVAL with the reason in `err`.
@@ -39,7 +40,7 @@ size_t lanes_on_offer(const struct service *s);
 /* Returns the number of lanes on which the job would be measured if it were alone
  * (declare/dry_run.c). */
 size_t job_own_lanes(const struct job *job);
-/* Sets the maximum size of pieces of new tensors. Called before describe_tensors(). */
+/* Sets the maximum size of pieces of new tensors. The caller then calls describe_tensors(). */
 void choose_piece_bytes(struct job *job);
 
 #endif

@@ -33,8 +33,8 @@ void budgets_free(struct budgets *b)
     *b = (struct budgets){0};
 }
 
-/* Returns the memory in use on the lane: the value that the lane reports, or the value computed
- * from its pieces if that is larger. */
+/* Returns the memory in use on the lane: the value that the lane reports, or the value that is
+ * computed from the lane's pieces, whichever is larger. */
 static uint64_t held_bytes(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -116,7 +116,7 @@ void budgets_of_lane(struct budgets *b, const struct lane *lane, struct packer_l
     uint64_t most = lane->aggregator->service->options->limits.most[LIMIT_LANE_MEMORY];
     struct packer_node *node = &b->nodes[ret_lane->node = (uint32_t)node_of(b, lane)];
     /* The limit of a lane applies to the memory that is computed from pieces, as in quota.c. The
-     * memory that the lane reports includes temporary buffers. */
+     * memory that the lane reports would include temporary buffers. */
     uint64_t counted = lane->pieces * lane->piece_bytes + lane->ranks * lane->rank_bytes;
     ret_lane->memory_bytes = left_of(most, counted);
     if (node->memory_bytes != UINT64_MAX)
@@ -143,7 +143,7 @@ uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes)
     uint64_t most = tensor->job->index->piece_bytes;
     uint64_t pieces = bytes / most + (bytes % most > 0);
     uint64_t cost = (pieces ? pieces : 1) * piece_bytes;
-    return cost ? cost : 1; /* the packer would replace the value 0 by the tensor's own bytes */
+    return cost ? cost : 1; /* with the value 0 the packer would use the tensor's own bytes */
 }
 
 /* --- refusals --- */
@@ -178,8 +178,8 @@ static bool would_fit(const struct packer_request *request, unsigned without)
     return true;
 }
 
-/* Returns the largest memory of any node, as its lanes report it. The reported memory is within the
- * limit of the lanes' cgroup. */
+/* Returns the memory of the node with the most memory, as its lanes report it. The reported memory
+ * is within the limit of the lanes' cgroup. */
 static uint64_t node_memory(const struct service *s)
 {
     uint64_t most = 0;

@@ -29,9 +29,11 @@ void budgets_of_lane(struct budgets *budgets, const struct lane *lane,
  * possible. */
 uint64_t budgets_piece_bytes(const struct job *job);
 uint64_t budgets_tensor_bytes(const struct tensor *tensor, uint64_t piece_bytes);
-/* Returns the most bytes that a lane with `bytes` of the job moves over the network in a round. */
+/* Returns the largest number of bytes that a lane with `bytes` of the job transfers over the
+ * network in a round. */
 uint64_t budgets_wire_bytes(const struct job *job, uint64_t bytes);
-/* Adds to `err` which budget caused the refusal, if the request would fit without this budget. */
+/* Adds to `err` the budget that caused the refusal, if the request would fit without this
+ * budget. */
 void budgets_name(const struct service *s, const struct packer_request *request, struct err *err);
 
 #endif

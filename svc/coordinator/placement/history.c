@@ -27,14 +27,14 @@ struct past {
     uint32_t workers, layout;
     uint64_t turn; /* larger values are newer */
     struct profile_times times;
-    bool is_alone; /* measured without other jobs on its lanes */
+    bool is_alone; /* the job was measured without other jobs on its lanes */
     struct narrow narrow;
     struct past_tensor *tensors; /* sorted by hash */
     size_t tensors_count;
 };
 
 struct past_jobs {
-    struct list jobs; /* newest last */
+    struct list jobs; /* list of all jobs, the newest last */
     uint64_t turn;    /* turn of the newest job */
 };
 
@@ -99,8 +99,8 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
     const struct past *past = find(job);
     if (!past)
         return;
-    /* A complete list lacks only tensors that took almost no time. The time of a tensor that is not
-     * in the list is therefore set to 1 ns. The value 0 would stand for an unknown time. */
+    /* A complete list lacks only tensors that took almost no time. A tensor that is not in the list
+     * therefore gets the time 1 ns; 0 would stand for an unknown time. */
     bool is_whole = past->tensors_count > 0 && past->tensors_count < PROFILES_TENSORS_MAX;
     if (job->profile->used.period_ns == 0)
         profile_recall(job->profile, &past->times, past->is_alone, (uint32_t)job_own_lanes(job),
@@ -214,7 +214,7 @@ void profiles_keep(const struct job *job)
                         job->name);
     }
     past->times = known;
-    /* without the lane time of tables, which is measured again in a later run */
+    /* the lane time of tables is left out, because it is measured again in a later run */
     past->times.lanes_ns = job_tensors_ns(job);
     past->is_alone = profile_knows_alone(job->profile);
     past->narrow = job->profile->narrow;

@@ -45,8 +45,8 @@ struct packer_timing job_timing(const struct job *job)
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
-/* Sums the lane times that views show for the shares, so that a total equals the sum of its rows
- * (K15). */
+/* Sums the lane times of the job's shares as `gradpool jobs` and `gradpool explain` show them, so
+ * that the shown total equals the sum of the shown rows (K15). */
 uint64_t job_lane_ns(const struct job *job)
 {
     uint64_t known_ns = profile_known(job->profile).lanes_ns, sum_ns = 0;
@@ -104,8 +104,9 @@ bool job_is_idle(const struct job *job)
     return clock_now_ns() - job->figures->trained_ns > (idle_ns ? idle_ns : JOB_IDLE_NS);
 }
 
-/* An idle job that was never measured needs no lane time and has no limit, so any period is
- * correct. An idle job that was measured keeps its loss limit, because it may continue to train. */
+/* An idle job that was never measured needs no lane time and has no limit, so its period may have
+ * any value. An idle job that was measured keeps its loss limit, because it may continue to
+ * train. */
 struct packer_timing job_resident_timing(const struct job *job)
 {
     struct packer_timing timing = job_timing(job);
@@ -114,8 +115,8 @@ struct packer_timing job_resident_timing(const struct job *job)
     return timing;
 }
 
-/* Returns whether growth is testing how many lanes the job needs. No other job is placed on its
- * lanes meanwhile (G12 of packer). */
+/* Returns whether growth is testing how many lanes the job needs. During the test no other job is
+ * placed on these lanes (G12 of packer). */
 static bool is_tried(const struct job *job)
 {
     return job->growth->memory.narrowed > 0 && job->growth->memory.narrowed < SCALE_ALONE_WINDOWS;

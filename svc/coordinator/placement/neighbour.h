@@ -29,10 +29,10 @@ size_t residents_of_lane(const struct residents *residents, uint32_t lane, size_
  * whole loss (K106). */
 uint32_t job_shared_loss_ppm(const struct job *job);
 /* Returns whether job_shared_loss_ppm() is known: the job is measured, and a lane has counted
- * rounds of it. */
+ * rounds of the job. */
 bool job_knows_shared_loss(const struct job *job);
-/* Returns the predicted loss of the job on `lane`, or the largest one over its lanes if `lane` is
- * 0. Returns 0 if no prediction exists. */
+/* Returns the predicted loss of the job on `lane`, or its largest predicted loss on any lane if
+ * `lane` is 0. Returns 0 if no prediction exists. */
 uint32_t residents_loss_ppm(const struct residents *residents, uint32_t job_id, uint32_t lane);
 /* Returns whether the job is measured and has a lane, so that a prediction exists. The predicted
  * loss may be 0. */

@@ -52,7 +52,7 @@ static void name_lanes(const struct packer_plan *plan, char *text)
         text_append(text, SENTENCE_BYTES, " and %zu more", plan->shares_count - LANES_NAMED);
 }
 
-/* Writes the largest predicted losses over the lanes, if the plan has them. */
+/* Writes the largest predicted loss on any lane, if the plan has predictions. */
 static void name_losses(const struct packer_plan *plan, char *text)
 {
     uint32_t own_ppm = 0, others_ppm = 0;

@@ -1,6 +1,6 @@
 /* Advises operators: if a new job fits on no lane, the log names a running job that could release a
- * worker, so that the new job fits. The advice is the result of packer/growth/elastic.h as a text.
- * No job changes, because this service neither starts nor ends workers (RULES.md: K49;
+ * worker, so that the new job fits. packer/growth/elastic.h computes the advice; this file writes
+ * its text. No job changes, because this service neither starts nor ends workers (RULES.md: K49;
  * packer/README.md: E1 to E5). */
 #include "svc/coordinator/placement/shrinking.h"
 
@@ -33,8 +33,8 @@ static uint32_t tenant_number(const struct service *s, const struct tenant *tena
     return number;
 }
 
-/* Describes a job from measurements with its present workers and lanes. Lane time grows with the
- * number of workers. The rest of the period is work that is divided among the workers. */
+/* Describes a job to the packer by measurements with its present workers and lanes. Lane time grows
+ * with the number of workers. The rest of the period is work that is divided among the workers. */
 static struct elastic_job describe(const struct job *job)
 {
     struct profile_times known = profile_known(job->profile);

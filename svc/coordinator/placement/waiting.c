@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LANE_NS (10 * NS_PER_S)   /* wait for a lane, if the worker sends no timeout */
-#define ANSWER_NS (60 * NS_PER_S) /* request timeout, if the worker sends none */
+#define LANE_NS (10 * NS_PER_S)   /* longest wait for a lane if the worker sends no timeout */
+#define ANSWER_NS (60 * NS_PER_S) /* timeout of a request if the worker sends no timeout */
 /* a refusal is sent this time before the worker's timeout */
 #define ANSWER_PART_NS (2 * NS_PER_S)
 

@@ -15,12 +15,12 @@ uint64_t waiting_lane_ns(const struct job *job);
 /* Begins a wait: logs the reason and sends it to each worker once. A different reason begins a new
  * wait. */
 void waiting_begin(struct job *job, const char *text);
-/* Ends the wait. `goes_on`: the job no longer has to wait, which is logged and sent to workers. */
+/* Ends the wait. `goes_on`: the job no longer has to wait; this is logged and sent to workers. */
 void waiting_end(struct job *job, bool goes_on);
 /* Returns a job that trains on one of the offered lanes and is not measured yet; NULL: there is no
  * such job, or `job` has waited as long as its worker allows. */
 const struct job *waiting_for_measure(struct job *job, const struct packer_request *request);
-/* Returns the remaining time of a declare's wait, at least 1. */
+/* Returns the remaining time for which a declare of the job may wait, at least 1. */
 uint64_t waiting_left_ns(const struct job *job);
 
 /* Returns whether a job that fits on no lane may wait until an aggregator starts. */

@@ -221,8 +221,8 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
 }
 
 /* Returns whether the lane released the piece for a change of ranks, but was disconnected when the
- * new ranks were sent. If no lane was lost in between, only the ranks of the piece have changed
- * (K41). */
+ * new ranks were sent. If no lane was lost in the meantime, only the ranks of the piece have
+ * changed (K41). */
 static bool missed_regrouping(const struct job *job, const struct piece *piece,
                               const WIRE(PieceHeld) * held)
 {

@@ -8,10 +8,11 @@
 /* Strands the pieces of the lost aggregator, whose process can no longer write. The pieces are
  * placed on other lanes, unless the service is stopping. */
 void recovery_aggregator_lost(struct aggregator *a);
-/* Places the stranded pieces of all jobs. Sends messages that lanes, replica holders and ranks have
- * not received yet. */
+/* Places the stranded pieces of all jobs. Also sends the messages that lanes, replica holders and
+ * ranks have not received yet. */
 void recovery_place_stranded(struct service *s);
-/* Compares the pieces that a returning aggregator lists with those in the store (K9). */
+/* Compares the list of pieces that a returning aggregator has sent with the pieces in the store
+ * (K9). */
 void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join);
 
 #endif

@@ -18,7 +18,8 @@
 struct copies_told {
     enum keeping_whom whom;
     uint32_t job, lane;
-    uint32_t holder; /* the receiver; in a message to a lane, the holder of the pieces */
+    /* holder that receives the message; in a message to a lane, the pieces' holder */
+    uint32_t holder;
     bool when_known, begins;
     size_t count;
     uint32_t pieces[];
@@ -71,8 +72,8 @@ static bool is_of_kind(const struct copies_told *told, const struct copies_told 
            told->when_known == other->when_known && told->begins == other->begins;
 }
 
-/* Collects the pieces of the next message, and marks them as known to the receiver. A failure
- * removes the mark. */
+/* Collects the pieces of the next message, and marks the receiver as informed about these pieces.
+ * The mark is removed if the message fails. */
 static size_t gather(struct job *job, struct copies_told *told, enum keeping_whom whom)
 {
     told->count = 0;
@@ -94,8 +95,8 @@ static size_t gather(struct job *job, struct copies_told *told, enum keeping_who
     return told->count;
 }
 
-/* Marks the pieces of a failed message as unknown to the receiver. The message is then sent again,
- * or another holder is chosen (`is_unfit`). */
+/* Removes the marks of gather() after a failed message. The message is then sent again, or another
+ * holder is chosen (`is_unfit`). */
 static void forget_told(struct job *job, const struct copies_told *told, bool is_unfit)
 {
     for (size_t i = 0; i < told->count; i++) {

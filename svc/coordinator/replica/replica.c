@@ -1,7 +1,7 @@
 /* Replicas: chooses the holder of each piece, and decides which lanes and holders receive a
- * message. The holder is stored before a lane relies on it. A holder is kept while it is alive and
- * is not the process of the owner: a copy there would be lost together with the piece (RULES.md:
- * K57; svc/wire/README.md: W20). */
+ * message. The holder is stored before a lane relies on the copy. A holder is kept while it is
+ * alive, unless its process becomes the owner of the piece: a copy there would be lost together
+ * with the piece (RULES.md: K57; svc/wire/README.md: W20). */
 #include "svc/coordinator/replica/replica.h"
 
 #include "svc/base/cleanup.h"
@@ -37,8 +37,8 @@ static bool may_have_holders(const struct job *job)
 
 /* --- choice --- */
 
-/* Returns whether an operator has drained all lanes of the aggregator. Such an aggregator will end,
- * so it is chosen as a holder only if there is no other. */
+/* Returns whether an operator has drained all lanes of the aggregator. A drained aggregator will
+ * end, so it is chosen as a holder only if there is no other aggregator. */
 static bool is_drained(const struct aggregator *a)
 {
     size_t withheld = 0;
@@ -98,13 +98,13 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     return stays ? piece->keeping.holder : choose(job, lane);
 }
 
-/* Sets the replica holder and the former holder. If the current holder becomes the former one, its
- * flag "was informed" is copied. */
+/* Sets the replica holder and the former holder. If the current holder becomes the former holder,
+ * `holder_knows` is copied to `former_knows`. */
 static void set(struct piece *piece, uint32_t holder, uint32_t former)
 {
     struct keeping *now = &piece->keeping;
     bool knows = former == now->holder ? now->holder_knows : now->former_knows;
-    /* a former holder becomes the holder again; the lane may still need its copy */
+    /* the former holder becomes the holder again, and already has a copy */
     bool returns = holder == now->former;
     if (now->holder != holder)
         *now = (struct keeping){.holder = holder, .begins = !returns};
@@ -165,8 +165,8 @@ struct change {
     uint32_t holder;
 };
 
-/* Finds pieces whose holder changes. Pieces that are moving or not ready are left out: their holder
- * is chosen for the new lane. */
+/* Finds pieces whose holder changes. Pieces that are moving or not ready are left out, because
+ * their holder is chosen together with the new lane. */
 static size_t find_changes(struct job *job, struct change *changes, size_t room)
 {
     size_t count = 0;
@@ -182,8 +182,8 @@ static size_t find_changes(struct job *job, struct change *changes, size_t room)
 }
 
 /* Returns the former holder after the change. The oldest living former holder stays, because the
- * lane may still have to read its copy. A holder that cannot connect to the lane is left out: the
- * lane would wait for it forever. */
+ * lane may still have to read the copy of this holder. A holder that cannot connect to the lane is
+ * left out, because the lane would wait for its connection forever. */
 static uint32_t former_of(struct service *s, const struct keeping *now, uint32_t holder)
 {
     if (!is_lost(aggregator_find(s, now->former)))
@@ -260,8 +260,8 @@ static void change_holders(struct job *job)
 
 /* --- former holders --- */
 
-/* Counts the job's states on the lane. Returns false if the lane was not informed of all holders
- * yet. */
+/* Counts the states of the job on the lane. Returns false if the lane has not yet confirmed the
+ * holders of all pieces. */
 static bool count_states(const struct job *job, const struct lane *lane, size_t *ret_count)
 {
     bool is_told = true;
@@ -288,7 +288,7 @@ static void forget_formers(struct job *job, const struct lane *lane)
     job->copies->has_formers = false;
     job_each_piece (piece, tensor, job) {
         if (piece->lane == lane && piece->keeping.former) {
-            /* orders the former holder to drop a copy that the lane will not read */
+            /* the former holder drops a copy that the lane will not read */
             keeping_end_piece(job, piece->keeping.former, piece->id);
             piece->keeping.former = 0;
             /* the lane gets a new message, so that it does not wait for the former holder */
@@ -299,8 +299,8 @@ static void forget_formers(struct job *job, const struct lane *lane)
     keeping_tell(job, TELL_LANE);
 }
 
-/* Ignores counters that were requested before the lane received its holders: they may describe
- * copies of former holders. An aggregator handles requests in order. */
+/* Ignores counters that were requested before the lane received its present holders, because these
+ * counters may describe copies of former holders. An aggregator handles requests in order. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns)
 {
     if (asked_ns < job->copies->holders_ns || lane->aggregator->measured_ns < asked_ns)
@@ -339,8 +339,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* First informs the present holders, then replaces them: a new owner may need the copies of the
- * present holders. */
+/* Informs the present holders before it replaces them, because a new owner may need the copies of
+ * the present holders. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_holders(job))
@@ -419,8 +419,9 @@ static void send_end(struct aggregator *a, const struct job *job, uint32_t *piec
                   CALL_DEADLINE_NS, ended, NULL, 0);
 }
 
-/* Sends a returning holder the list of pieces that it must keep, so that it drops all others. If
- * the list exceeds one message, the other copies are dropped at the end of the job. */
+/* Sends to a returning holder the list of pieces whose copies it must keep, so that it drops all
+ * other copies. If the list exceeds one message, the other copies are dropped at the end of the
+ * job. */
 static void end_others(struct aggregator *a, const struct job *job)
 {
     size_t room = job->index->pieces_count < MESSAGE_PIECES_MAX ? job->index->pieces_count

@@ -26,22 +26,23 @@ int keeping_may_move(const struct tensor *tensor, const struct piece *piece, uin
  * have changed. */
 void keeping_check(struct job *job);
 void keeping_check_all(struct service *s);
-/* Called when an aggregator that may have missed messages is back. */
+/* Called when an aggregator, which may have missed messages, has connected again. */
 void keeping_aggregator_back(struct aggregator *a);
 /* Called when an aggregator is lost, after its pieces were placed again or stranded. */
 void keeping_aggregator_lost(struct aggregator *a);
-/* Three functions that order holders to drop copies: of an ending job, of an undeclared tensor, of
- * a piece with a new holder. */
+/* These functions order holders to drop copies: keeping_end() for an ending job,
+ * keeping_end_tensor() for an undeclared tensor, keeping_end_piece() for a piece with a new
+ * holder. */
 void keeping_end(struct job *job);
 void keeping_end_tensor(const struct tensor *tensor);
 void keeping_end_piece(const struct job *job, uint32_t holder, uint32_t piece);
-/* Excludes the aggregator as a holder for one minute. The reason is logged. */
+/* Excludes the aggregator as a holder for one minute, and logs the reason. */
 void keeping_relieve(struct aggregator *a, const struct job *job, uint32_t lane, const char *why);
 /* Called when an aggregator cannot connect to the lane. The aggregator is not chosen as a holder,
  * and the job's pieces on the lane receive other holders. */
 void keeping_unreachable(struct aggregator *a, struct job *job, const struct lane *lane);
-/* Handles counters of the lane, requested at `asked_ns`. If the present holders have whole copies
- * of all states, former holders drop theirs. */
+/* Handles counters of the lane, requested at `asked_ns`. If the present holders have complete
+ * copies of all states, the former holders are ordered to drop their copies. */
 void keeping_look(struct job *job, const struct lane *lane, uint64_t asked_ns);
 /* Returns whether the aggregator holds, or begins to hold, replicas of the job. With `lane`, only
  * pieces on that lane count. */
@@ -49,9 +50,9 @@ bool keeping_has(const struct aggregator *a, const struct job *job, const struct
 
 /* Kinds of messages about replicas (calls.c). */
 enum keeping_whom {
-    TELL_LANE,   /* to lanes: the holders of their pieces */
-    TELL_HOLDER, /* to holders: the lanes of the pieces */
-    TELL_FORMER, /* to former holders: the lanes that may read their copies */
+    TELL_LANE,   /* messages to lanes: the holders of their pieces */
+    TELL_HOLDER, /* messages to holders: the lanes of the pieces */
+    TELL_FORMER, /* messages to former holders: the lanes that may read their copies */
 };
 void keeping_tell(struct job *job, enum keeping_whom whom);
 /* Fills in the description of a piece for its replica holder, under the given epoch. */

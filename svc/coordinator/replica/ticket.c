@@ -10,7 +10,8 @@
 #include <errno.h>
 #include <sys/random.h>
 
-/* number of consecutive failed connections, which take at least three seconds */
+/* number of consecutive failed connections after which another holder is chosen; these attempts
+ * take at least three seconds */
 #define FAILURES_MOST 8
 
 struct copy_ticket_asked {
@@ -56,9 +57,9 @@ static int ask_lane(struct aggregator *holder, struct lane *lane, uint32_t job)
                      .ticket = {sizeof asked.connect, (uint8_t *)&asked.connect});
 }
 
-/* Returns 0 or the code of the answer. -ENOENT: the holder has no copies of the job, and may drop
- * its data. -ESTALE: the holder has no copies of this lane's pieces, or another lane has replaced
- * this lane. */
+/* Returns the code of the answer. 0: the ticket is granted. -ENOENT: the holder has no copies of
+ * the job, and may drop its data. -ESTALE: the holder has no copies of this lane's pieces, or
+ * another lane has replaced this lane. */
 static int answer_of(const struct aggregator *holder, const struct job *job,
                      const struct lane *lane)
 {

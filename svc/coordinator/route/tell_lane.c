@@ -36,12 +36,13 @@ static void fail_tensor(struct tensor *tensor, int code, const char *why)
     tensor_fail(tensor, NULL, code, text);
 }
 
-/* Returns whether the pieces are sent again later. -EAGAIN: the lane has not finished with an
- * earlier placement of these pieces. */
+/* Returns whether the pieces are sent again later. -EAGAIN: an earlier placement of these pieces is
+ * still in progress on the lane. */
 static bool is_told_again(int code) { return call_went_unanswered(code) || code == -EAGAIN; }
 
-/* Sets the state of the pieces. Without an answer the pieces are PIECE_PLACED: they are sent again
- * to the same lane when it returns, or to another lane if it is lost. */
+/* Sets the state of the pieces after an answer. Without an answer the pieces become PIECE_PLACED
+ * again. Pieces in this state are sent to the same lane when the lane returns, or to another lane
+ * if the lane is lost. */
 static void settle(struct job *job, const struct placed *placed, int code, const char *text)
 {
     for (size_t i = 0; i < placed->count; i++) {
@@ -118,7 +119,7 @@ static size_t gather(struct job *job, struct placed *placed, struct terms *terms
     return placed->count;
 }
 
-/* Returns the bytes of the job's backup terms, which the job owns. Returns no bytes for a job
+/* Returns the backup terms of the job as bytes, which the job owns. Returns no bytes for a job
  * without backup workers. */
 static ProtobufCBinaryData telling_backup(const struct job *job)
 {

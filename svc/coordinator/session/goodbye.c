@@ -1,5 +1,6 @@
-/* Sends to the lanes of a job which ranks have left. A lane without a connection to such a rank
- * would otherwise wait for the rank until a deadline. Owns the timer (RULES.md: K55). */
+/* Sends to the lanes of a job the ranks that have left. A lane without a connection to such a rank
+ * would otherwise wait for the rank until a deadline. Owns the timer of these messages (RULES.md:
+ * K55). */
 #include "svc/coordinator/session/goodbye.h"
 
 #include "svc/base/log.h"

@@ -1,4 +1,4 @@
-/* Informs the lanes of a job which ranks have left. RULES.md: K55. */
+/* Sends to the lanes of a job the ranks that have left. RULES.md: K55. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_GOODBYE_H
 #define GRADPOOL_COORDINATOR_SESSION_GOODBYE_H
 

@@ -9,8 +9,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* --worker-timeout is divided into 8 checks. After 5 checks without an answer a ping is sent. It
- * has to be acknowledged within 3 checks. */
+/* --worker-timeout is divided into 8 checks. After 5 checks without an answer a ping is sent. The
+ * host has to acknowledge the ping within 3 checks. */
 #define LOOKS 8
 #define LOOKS_QUIET 5
 
@@ -51,7 +51,7 @@ static void look_at(struct peer *p, uint64_t now_ns)
     if (silent_ns >= quiet_ns)
         return judge(p, silent_ns);
     p->silent_looks = 0;
-    /* before this time the silence cannot reach its limit */
+    /* the silence cannot reach its limit before this time */
     p->look_ns = now_ns + quiet_ns - silent_ns;
 }
 

@@ -1,5 +1,5 @@
-/* Holds one rank of a job at the end of an iteration. Owns struct holding. A hold ends as soon as
- * the operation no longer needs it (RULES.md: K51). */
+/* Holds one rank of a job at the end of an iteration. Owns struct holding. The hold ends as soon as
+ * the operation that began it no longer needs it (RULES.md: K51). */
 #include "svc/coordinator/session/iteration_hold.h"
 
 #include "svc/coordinator/job/members.h"
@@ -17,8 +17,8 @@
 #define NAME_RESERVED "gradpool."
 
 /* iteration_ns: longest wait for the end of an iteration. rest_ns: a rank that begins no round for
- * this time is assumed to be at the end of an iteration. The times for snapshots are long, because
- * a wrong assumption would spoil the snapshot. Late workers need a short wait. */
+ * this time is assumed to be at the end of an iteration. Both times are long for snapshots, because
+ * a wrong assumption would spoil the snapshot. For late workers they are short. */
 static const struct hold_patience {
     uint64_t iteration_ns, rest_ns;
 } patience[] = {
@@ -66,8 +66,8 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
     return is_there && is_in_all(session, scope) ? session : NULL;
 }
 
-/* Prefers the rank that waits in gp_job_resize(). That rank may be at the end of an iteration
- * already, and no other rank can reach the end without it. */
+/* Returns the rank to hold. The rank that waits in gp_job_resize() is chosen first, because it may
+ * be at the end of an iteration already, and no other rank can reach this end without it. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     const struct session *found =
@@ -202,8 +202,8 @@ void holding_job_ends(struct job *job)
 
 /* --- states of the rank --- */
 
-/* Handles a rank for which no end of an iteration was observed. If the rank begins no round for
- * rest_ns, it is assumed to be at the end of an iteration. */
+/* Handles a rank that has reported no end of an iteration. If the rank begins no round for rest_ns,
+ * it is assumed to be at the end of an iteration. */
 static void note_rest(struct holding *h, bool rests)
 {
     uint64_t rested_ns = clock_now_ns() + patience[h->scope].rest_ns;
@@ -211,8 +211,8 @@ static void note_rest(struct holding *h, bool rests)
     wait_until(h, h->rests ? rested_ns : h->until_ns);
 }
 
-/* Suspends the deadline while the rank takes a snapshot of its own job, because a snapshot has its
- * own deadline. */
+/* Suspends the deadline while the rank itself takes a snapshot of its job, because a snapshot has
+ * its own deadline. */
 static void note_saving(struct holding *h, bool saves)
 {
     if (h->saves && !saves)

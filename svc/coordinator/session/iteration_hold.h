@@ -1,12 +1,13 @@
 /* A hold stops one rank of a job at the end of an iteration. Without this rank no round of all
- * ranks begins. Therefore every round without a result belongs to that iteration or an earlier one.
- * RULES.md: K51. */
+ * ranks begins. Therefore every round without a result belongs to this iteration or to an earlier
+ * iteration. RULES.md: K51. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_ITERATION_HOLD_H
 #define GRADPOOL_COORDINATOR_SESSION_ITERATION_HOLD_H
 
 #include "svc/coordinator/job/job.h"
 
-/* Purpose of a hold. It determines the meaning of an iteration and the longest wait for its end. */
+/* Purpose of a hold. The purpose determines the meaning of an iteration, and the longest wait for
+ * the end of an iteration. */
 enum hold_scope {
     HOLD_UPDATES, /* an iteration is one update of each tensor that has an update rule */
     HOLD_ROUNDS,  /* an iteration is one round of each tensor that all ranks push */
@@ -28,8 +29,8 @@ bool holding_is_held(const struct job *job, enum hold_scope scope);
 void holding_end(struct job *job);
 /* Ends the hold in `wait_ns`, if a rank is held. */
 void holding_end_in(struct job *job, uint64_t wait_ns);
-/* Each of the two functions ends a hold with an error: the rank's connection has ended, or the job
- * has ended. */
+/* Two functions that end a hold with an error. holding_rank_gone(): the connection of the rank has
+ * ended. holding_job_ends(): the job has ended. */
 void holding_rank_gone(const struct session *session);
 void holding_job_ends(struct job *job);
 void holding_handle(struct peer *p, const envelope *message);

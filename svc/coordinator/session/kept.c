@@ -1,5 +1,5 @@
 /* Requests that cannot be answered yet: an aggregator is starting (K31) or disconnected (K56), or a
- * rank is about to leave (K40). Owns copies of the requests. Decides nothing. */
+ * rank is still leaving (K40). Owns copies of the requests. Decides nothing. */
 #include "svc/coordinator/session/kept.h"
 
 #include "svc/coordinator/service.h"
@@ -77,8 +77,8 @@ static struct wait *next(struct service *s, kept_handler handler, uint64_t newes
     return NULL;
 }
 
-/* Handles the requests that are kept at the time of the call. A handler may end any wait. A
- * request that is kept again gets a higher number and is not handled twice. */
+/* Handles the requests that are in the list at the time of the call. A handler may end any wait. If
+ * a handler keeps its request again, the request gets a higher number and is not handled twice. */
 void kept_check(struct service *s, kept_handler handler)
 {
     uint64_t newest = s->door->next_id;

@@ -1,5 +1,5 @@
-/* Texts about ranks for which others wait. They are used in errors and warnings only. RULES.md:
- * K77. */
+/* Texts about ranks for which other ranks wait. The texts are used in errors and warnings only.
+ * RULES.md: K77. */
 #include "svc/coordinator/session/late_rank.h"
 
 #include "svc/base/system/process.h"
@@ -10,10 +10,11 @@
 #include <errno.h>
 
 #define RANKS_TOLD_MAX 3
-#define TEXT_BYTES 400 /* part of an error text, which has 640 bytes */
+/* maximum bytes of the text, which is a part of an error text of 640 bytes */
+#define TEXT_BYTES 400
 
-/* Describes the state of a process on this host, read from the kernel. The process must still be
- * the one that joined. */
+/* Describes the state of a process on this host, read from the kernel. The identity of the process
+ * must still be that of the process that joined. */
 static const char *describe_process(const struct session *session)
 {
     bool is_here = session->identity && process_identity(session->pid) == session->identity;

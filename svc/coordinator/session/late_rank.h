@@ -1,5 +1,5 @@
-/* Describes a rank for which other ranks wait: its state, as far as the coordinator knows.
- * RULES.md: K77. */
+/* Describes a rank for which other ranks wait: the state of the rank, if the coordinator knows the
+ * state. RULES.md: K77. */
 #ifndef GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 #define GRADPOOL_COORDINATOR_SESSION_LATE_RANK_H
 

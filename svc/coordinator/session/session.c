@@ -64,7 +64,7 @@ static void unwatch_process(struct session *session)
 }
 
 /* Separates session and connection. The connection may continue without a job. Open requests of the
- * session end. */
+ * session are ended. */
 static void detach(struct session *session)
 {
     struct peer *p = session->peer;
@@ -128,7 +128,8 @@ static struct session *first_to_end(const struct job *job)
     return first;
 }
 
-/* Handles the end of the next process, which had to wait for the end of an earlier one. */
+/* Handles the end of the next process. Its handling had to wait for the end of a process that ended
+ * earlier. */
 static void end_next(const struct job *job)
 {
     struct session *next = first_to_end(job);
@@ -230,9 +231,9 @@ static bool is_broken(const struct session *session, uint64_t within_ns)
 }
 
 /* Returns whether a worker without a pidfd is probably dead: its kernel has ended the connection to
- * the coordinator, and a lane has lost its connection to the worker. The kernel resets a
- * connection, as firewalls do, if the worker has not read all messages, for example because it was
- * stopped. */
+ * the coordinator, and a lane has lost its connection to the worker. A reset by a kernel looks like
+ * a reset by a firewall. The kernel resets the connection of a dead process if some messages were
+ * unread, for example because the process was stopped before. */
 static bool is_probably_dead(const struct session *session)
 {
     return session->process.fd < 0 && session->end != CHANNEL_ENDED_OTHERWISE &&
@@ -292,7 +293,7 @@ void session_away(struct session *session, uint64_t grace_ns, enum channel_end e
 }
 
 /* Shortens the deadline of a disconnected worker. After a restart of the coordinator all workers
- * are disconnected and have a longer deadline, which is not shortened. */
+ * are disconnected and have a longer deadline. This longer deadline is not shortened. */
 void session_claimed(struct session *session, uint64_t within_ns)
 {
     uint64_t now_ns = clock_now_ns(), until_ns = session->away.deadline_ns;

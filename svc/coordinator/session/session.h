@@ -24,7 +24,7 @@ void session_silent(struct session *session, uint64_t silent_ns);
 /* Makes the worker lost: its process has ended, and all messages from it are handled. */
 void session_process_ended(struct session *session);
 /* Returns the CPU time that the coordinator has spent on all sessions of the job, including ended
- * ones. */
+ * sessions. */
 uint64_t session_control_ns(const struct job *job);
 /* Ends the session of a worker that has said Goodbye. */
 void session_leave(struct session *session);

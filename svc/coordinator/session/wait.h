@@ -11,12 +11,13 @@ struct wait {
     uint64_t request; /* id of the request, for the reply */
     struct timer timer;
     void (*expired)(struct wait *wait);
-    uint32_t job; /* job among whose open requests the wait is counted; 0: not counted */
-    void *data;   /* freed together with the wait */
+    /* number of the job in which the wait counts as an open request; 0: not counted */
+    uint32_t job;
+    void *data; /* freed together with the wait */
 };
 
-/* Creates a wait. It owns `data`, which is freed even after an error. Returns NULL if memory is
- * missing; the failure was then sent to the peer. */
+/* Creates a wait. The wait owns `data`, which is freed even after an error. Returns NULL if memory
+ * is missing; the failure was then sent to the peer. */
 struct wait *wait_create(struct peer *p, uint64_t request, uint64_t timeout_ns,
                          void (*expired)(struct wait *wait), void *data);
 /* Stops counting the wait as an open request of the job. The number of open requests is limited

@@ -1,6 +1,6 @@
-/* Decides whether a worker may join a job of a pool: only the newest incarnation of a rank may
- * (SL2). A refused worker ends with exit code 75, which is no failure of its job. Refuses resizes
- * of such a job by operators (SL3). */
+/* Decides whether a worker may join a job of a pool: only with the newest incarnation of its rank
+ * (SL2). A refused worker ends with exit code 75, which is no failure of its job. Also refuses
+ * operators' resizes of a pool's job (SL3). */
 #include "svc/coordinator/slots/internal.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
-/* Passes events to the scheduler of a site (packer/elastic), and notes its actions in the workers
- * of jobs. Sends and stores nothing: orders.c does, after all events of a message. */
+/* Passes events to the scheduler of a site (packer/elastic), and sets the scheduler's actions in
+ * the workers of jobs. This file sends and stores nothing: orders.c does so after all events of a
+ * message. */
 #include "svc/base/hash.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/slots/internal.h"
@@ -7,7 +8,8 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* The rules of rests and lanes are not used yet: `never_rests`, and lane times of 0. */
+/* Returns whether this room carries out the action. Other actions do not occur: the scheduler is
+ * created with `never_rests`, and receives lane times of 0. */
 static bool slots_is_used(enum scheduler_verb verb)
 {
     return verb == SCHEDULER_START || verb == SCHEDULER_LEAVE;
@@ -21,7 +23,7 @@ static struct slots_job *slots_find_id(const struct slots_site *site, uint32_t i
     return NULL;
 }
 
-/* Writes the decision with both speeds, which `gradpool explain` shows. */
+/* Writes the text of the decision, with the speeds before and after it, for `gradpool explain`. */
 static void slots_explain(struct slots_job *job, const struct scheduler_action *action)
 {
     struct service *s = job->pool->service;
@@ -81,7 +83,8 @@ static uint32_t slots_tenant_number(const struct service *s, const struct tenant
     return number;
 }
 
-/* A job without a study has a study of its own. Numbers of both kinds never meet. */
+/* Returns the study of the job for the scheduler. A job without a study is a study of its own, and
+ * gets a number that no named study has. */
 static uint32_t slots_study_number(const struct slots_job *job)
 {
     return *job->study ? hash_text(job->study) | 1u << 31 : job->id & ~(1u << 31);

@@ -1,5 +1,6 @@
-/* Jobs that have ended lately, with the last state of each rank. A pool that has adopted workers
- * cannot read their exit codes: a rank that has said goodbye has trained, another one was lost. */
+/* Jobs that have ended recently, with the last state of each rank. A pool that has adopted workers
+ * after a restart cannot read their exit codes. Such a worker counts as trained if it has sent a
+ * Goodbye, and as lost otherwise. */
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/slots/internal.h"
 
@@ -10,15 +11,16 @@
 #define ENDED_MAX 64
 
 struct slots_ended_job {
-    char *name; /* NULL: an unused entry */
+    char *name; /* name of the job; NULL: the entry is unused */
     char tenant[KEY_TENANT_BYTES_MAX + 1];
     uint32_t workers;
-    uint8_t *has_left; /* by rank: its session has ended with a goodbye */
+    uint8_t *has_left; /* by rank: the session of the rank has ended with a Goodbye */
 };
 
 struct slots_ended {
     struct slots_ended_job jobs[ENDED_MAX];
-    uint64_t count; /* of all jobs since the start; the newest one replaces the oldest one */
+    /* number of jobs that have ended since the start; a new job replaces the oldest one */
+    uint64_t count;
 };
 
 static void ended_clear(struct slots_ended_job *ended)
@@ -42,7 +44,7 @@ static bool ended_has_left(const struct job *job, uint32_t rank)
     return job->sessions[rank] && job->sessions[rank]->state == SESSION_LEFT && !job->failure;
 }
 
-/* Enters in the workers of a pool's job whether they have said goodbye. */
+/* Sets `has_left` of the workers of a pool's job: whether each of them has sent a Goodbye. */
 static void ended_mark(const struct job *job)
 {
     struct slots_job *of = slots_find_job(job->service, job->tenant, job->name);
@@ -50,7 +52,7 @@ static void ended_mark(const struct job *job)
         of->workers[rank].has_left = ended_has_left(job, rank);
 }
 
-/* Without memory the end of the job stays unknown. */
+/* Stores the last state of each rank. Without memory the job is not stored. */
 void slots_job_ended(const struct job *job)
 {
     ended_mark(job);
@@ -67,7 +69,8 @@ void slots_job_ended(const struct job *job)
         ended->has_left[rank] = ended_has_left(job, rank);
 }
 
-/* Returns the newest job of this name; NULL: none. `only`: NULL: of any tenant. */
+/* Returns the newest ended job of this name; NULL: there is none. `only`: the tenant of the job;
+ * NULL: any tenant. */
 static const struct slots_ended_job *ended_find(const struct service *s, const struct tenant *only,
                                                 const char *name)
 {

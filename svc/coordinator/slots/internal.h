@@ -6,11 +6,12 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/slots/slots.h"
 
-#define SLOTS_LOOK_NS NS_PER_S /* pause between two looks at the jobs of pools */
-/* time without a pool after which its jobs are held (SL5) */
+#define SLOTS_LOOK_NS NS_PER_S /* time between two checks of all jobs of pools */
+/* time for which a pool is missing before its jobs are held (SL5) */
 #define SLOTS_AWAY_NS (60 * NS_PER_S)
-#define SLOTS_JOBS_MAX 4096   /* maximum number of jobs of all pools */
-#define SLOTS_FAILURES_MAX 3  /* failed workers without a step after which a job fails */
+#define SLOTS_JOBS_MAX 4096 /* maximum number of jobs of all pools */
+/* number of failed workers, without a step in between, after which a job fails */
+#define SLOTS_FAILURES_MAX 3
 #define SLOTS_LISTED_MAX 4096 /* maximum number of workers and of reports in a message */
 #define SLOTS_SITE_BYTES 64
 #define SLOTS_TEXT_BYTES 256
@@ -26,25 +27,25 @@ enum slots_state {
     SLOTS_STARTED, /* the pool has reported the process, or the worker has joined */
 };
 
-/* A rank of a job. */
+/* A rank of a job, and the process that the pool runs for this rank. */
 struct slots_worker {
     enum slots_state state;
-    bool is_leaving;   /* the scheduler takes the slot back */
-    bool leave_stored; /* the store has `is_leaving` */
-    bool leave_sent;   /* on the present connection of the pool */
-    bool start_sent;   /* on the present connection of the pool */
-    bool is_listed;    /* the joining pool has this worker */
-    bool has_left;     /* the training has ended, and the worker had said goodbye */
+    bool is_leaving;   /* the scheduler has taken the slot back, so the worker has to leave */
+    bool leave_stored; /* `is_leaving` is set in the store */
+    bool leave_sent;   /* the order to leave was sent on the present connection of the pool */
+    bool start_sent;   /* the order to start was sent on the present connection of the pool */
+    bool is_listed;    /* the list of the joining pool has this worker */
+    bool has_left;     /* the training has ended, and the worker had sent a Goodbye */
     uint32_t slot;
-    uint64_t incarnation; /* 0 in the states NONE and WANTED */
+    uint64_t incarnation; /* number of this start of the rank; 0 in the states NONE and WANTED */
     char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */
 };
 
-/* Progress of a job, for the measured points of its curve. */
+/* Rounds of a job since its number of workers changed, from which its speed is measured. */
 struct slots_speed {
     uint32_t workers, reference;
-    uint64_t first_rounds;     /* rounds when the number of workers changed */
-    uint64_t rounds, begun_ns; /* start of the measured rounds */
+    uint64_t first_rounds;     /* number of rounds at the time when the number of workers changed */
+    uint64_t rounds, begun_ns; /* number of rounds, and time, at the beginning of the measurement */
     bool is_measuring, has_reported;
 };
 
@@ -52,10 +53,11 @@ struct slots_site {
     struct list link;
     struct service *service;
     char name[SLOTS_SITE_BYTES + 1];
-    uint32_t count; /* slots by the option; a restored worker may have a higher slot */
+    /* number of slots in the option; a restored worker may have a slot beyond this number */
+    uint32_t count;
     struct scheduler *scheduler;
-    uint64_t grown, shrunk; /* resizes of jobs since the start of this process */
-    bool has_news;          /* workers have changed while orders were carried out */
+    uint64_t grown, shrunk; /* number of resizes of jobs since the start of this process */
+    bool has_news;          /* the scheduler has changed workers while orders were carried out */
 };
 
 struct slots_pool {
@@ -67,28 +69,28 @@ struct slots_pool {
     struct peer *peer; /* NULL: the pool is not connected */
     char *node;
     uint32_t pid;
-    struct timer away; /* end of the time in which the pool may connect again */
+    struct timer away; /* fires if the pool has not connected again in time */
     bool is_held;      /* no worker of the pool's jobs is started or ordered to leave (SL5) */
     bool is_missing;   /* the pool has not connected in time */
 };
 
 struct slots_job {
     struct list link;
-    uint32_t id; /* number of the job in its scheduler */
+    uint32_t id; /* number of the job in the scheduler of the site */
     char *name, *study;
     struct slots_pool *pool;
     uint32_t workers_min, workers_max;
-    uint32_t first; /* number of workers with which the training begins; 0: not known yet */
+    uint32_t first; /* number of workers at the beginning of the training; 0: not known yet */
     uint64_t steps;
-    struct slots_worker *workers; /* by rank; workers_max of them */
-    uint32_t reach; /* no rank from here on has had a worker; most waiting jobs have 0 */
+    struct slots_worker *workers; /* array of workers_max workers, by rank */
+    uint32_t reach; /* ranks from this number on have never had a worker; 0 for most waiting jobs */
     struct slots_speed *speed;
-    uint32_t training; /* number of the job (struct job) that was last seen; 0: none */
-    uint32_t failures; /* failed workers since the last step */
+    uint32_t training; /* number of the last training of this job (struct job.id); 0: none */
+    uint32_t failures; /* number of failed workers since the last step */
     bool is_fixed;     /* the script has joined without workers_max, so its workers stay */
-    bool is_complete;  /* a worker has ended its training, so no other one is started */
+    bool is_complete;  /* a worker has ended its training, so no further worker is started */
     bool is_ending;    /* all workers are ordered to end */
-    bool is_held;      /* last value sent to the scheduler */
+    bool is_held;      /* the last value of "held" that was sent to the scheduler */
     int end_code;
     char end_text[SLOTS_TEXT_BYTES]; /* reason of a failure; "": none */
     char decision[SLOTS_TEXT_BYTES];
@@ -99,10 +101,10 @@ struct slots_ended;
 
 struct slots {
     struct service *service;
-    struct slots_ended *ended; /* jobs that have ended lately */
+    struct slots_ended *ended; /* jobs that have ended recently */
     struct list sites, pools, jobs;
     struct timer look;
-    uint64_t incarnations; /* numbers given by this process */
+    uint64_t incarnations; /* number of incarnations that this process has assigned */
     uint32_t jobs_count, next_id;
 };
 
@@ -115,11 +117,13 @@ struct slots_pool *slots_pool_find(const struct service *s, const struct tenant 
                                    uint64_t number);
 /* Returns the pool of the connection, or NULL. */
 struct slots_pool *slots_pool_of(const struct peer *p);
-/* Returns the job in training; NULL: no worker has joined, or all have gone. */
+/* Returns the training of the pool's job; NULL: no worker has joined yet, or all workers have
+ * ended. */
 struct job *slots_training(const struct slots_job *job);
-/* Returns the next incarnation, larger than all of earlier processes of the coordinator. */
+/* Returns the next incarnation. It is larger than all incarnations of earlier processes of the
+ * coordinator. */
 uint64_t slots_next_incarnation(struct service *s);
-/* Looks at all jobs in the event loop, after the caller has returned. */
+/* Schedules a check of all jobs. The event loop runs the check after the caller has returned. */
 void slots_look_soon(struct service *s);
 
 /* --- pool.c --- */
@@ -136,44 +140,44 @@ const char *slots_pool_name(const struct slots_pool *pool, char *buffer, size_t 
 
 /* --- decide.c --- */
 
-/* Sends an event to the scheduler, and notes its actions in the workers. Returns 0 or a negative
- * errno of scheduler_step(). */
+/* Passes an event to the scheduler, and sets the scheduler's actions in the workers. Returns 0 or a
+ * negative errno of scheduler_step(). */
 int slots_decide(struct slots_site *site, struct scheduler_event event);
-/* Submits the job to the scheduler. */
+/* Adds the job to the queue of the scheduler. */
 int slots_decide_submit(struct slots_job *job);
-/* Returns whether the workers of the job have to stay as they are (SL5). */
+/* Returns whether the job must keep its present workers (SL5). */
 bool slots_must_hold(const struct slots_job *job);
 
 /* --- jobs.c --- */
 
-/* Creates a job that is in no list and no store. NULL: no memory. */
+/* Creates a job that is neither in a list nor in the store. NULL: no memory. */
 struct slots_job *slots_job_create(struct slots_pool *pool, const char *name, const char *study,
                                    uint32_t workers_min, uint32_t workers_max);
 void slots_job_free(struct slots_job *job);
 void slots_job_row(const struct slots_job *job, struct store_row *ret_row);
 /* Stores the rank of a job. Returns 0 or a negative errno, which is logged. */
 int slots_worker_keep(const struct slots_job *job, uint32_t rank);
-/* The process of the rank has ended, or was never ordered. Frees its slot. */
+/* Frees the slot of the rank, because the rank's process has ended or was never ordered. */
 void slots_worker_out(struct slots_job *job, uint32_t rank);
 /* Orders all workers of the job to end. `code` and `text` are sent with POOL_OVER. */
 void slots_job_end(struct slots_job *job, int code, const char *text);
 uint32_t slots_job_count_workers(const struct slots_job *job);
-/* Holds the workers of the job, or ends the hold, if that is due. */
+/* Holds the workers of the job if they have to be held now; otherwise ends the hold. */
 void slots_job_hold(struct slots_job *job);
 
 /* --- orders.c --- */
 
-/* Brings the sizes of jobs, the store and the pools to the state of the workers. Jobs of the site
- * may be freed. */
+/* Carries out the changes of the workers of the site: resizes jobs, stores orders, and sends them
+ * to pools. Jobs of the site may be freed. */
 void slots_carry_out(struct slots_site *site);
-/* Deletes the job, and informs its pool. */
+/* Deletes the job, and sends POOL_OVER to its pool. */
 void slots_job_over(struct slots_job *job);
 
 /* --- reports.c --- */
 
-/* The process of the rank exists. */
+/* Marks the worker of the rank as started, because its process exists. */
 void slots_worker_found(struct slots_job *job, uint32_t rank);
-/* Looks at the sessions of a job whose pool is missing: their slots are free when they end. */
+/* Checks the sessions of a job whose pool is missing. The slot of an ended session becomes free. */
 void slots_look_without_pool(struct slots_job *job);
 
 /* --- ended.c --- */
@@ -183,7 +187,7 @@ void slots_ended_destroy(struct slots_ended *all);
 
 /* --- speed.c --- */
 
-/* Reports the progress of the job to the scheduler. */
+/* Passes the progress of the job to the scheduler. */
 void slots_look_at_speed(struct slots_job *job, const struct job *of);
 
 #endif

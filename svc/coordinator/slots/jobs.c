@@ -141,7 +141,7 @@ void slots_job_hold(struct slots_job *job)
     job->is_held = is_held;
     slots_decide(job->pool->site, (struct scheduler_event){
                                       .kind = SCHEDULER_HELD, .job = job->id, .is_held = is_held});
-    /* slots that were given, but not ordered, are returned */
+    /* slots that the scheduler has given without an order so far are returned */
     for (uint32_t rank = 0; is_held && rank < job->reach; rank++)
         if (job->workers[rank].state == SLOTS_WANTED)
             slots_worker_out(job, rank);

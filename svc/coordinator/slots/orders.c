@@ -1,7 +1,7 @@
-/* Turns the state of workers into resizes of the job in training, stored orders, and messages to
- * the pool. A start is stored before it is sent, and sent again until the pool has reported the
- * process (SL3). The size of a job grows before its new worker starts, and shrinks before the
- * worker is told to leave. */
+/* Turns changes of workers into resizes of the job in training, stored orders, and messages to the
+ * pool. A start is stored before it is sent, and sent again until the pool has reported the process
+ * (SL3). A job is resized to more workers before a new worker starts, and to fewer workers before a
+ * worker gets the order to leave. */
 #include "svc/base/log.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/slots/internal.h"
@@ -27,8 +27,8 @@ static uint32_t slots_size_of(const struct slots_job *job)
     return size;
 }
 
-/* Returns whether the training waits for an initial rank that has no process and never joined. A
- * resize to the present size ends this wait (K45). */
+/* Returns whether the training waits for an initial rank that has no process and has never joined.
+ * A resize to the present size ends this wait (K45). */
 static bool slots_lacks_founder(const struct slots_job *job, const struct job *of)
 {
     for (uint32_t rank = 0; rank < of->ranks->founding && rank < job->workers_max; rank++)
@@ -37,8 +37,8 @@ static bool slots_lacks_founder(const struct slots_job *job, const struct job *o
     return false;
 }
 
-/* Returns whether a worker of these ranks was ordered to leave. The ranks of lost workers stay in
- * the size, because their next processes follow soon. */
+/* Returns whether a worker with a rank of `first` or higher was ordered to leave. Lost workers do
+ * not count: the size includes their ranks, because their next processes start soon. */
 static bool slots_has_leaving(const struct slots_job *job, uint32_t first)
 {
     for (uint32_t rank = first; rank < job->reach; rank++)
@@ -47,7 +47,7 @@ static bool slots_has_leaving(const struct slots_job *job, uint32_t first)
     return false;
 }
 
-/* Returns the number of workers that the job should be resized to; 0: no resize is needed. */
+/* Returns the number of workers for the next resize of the job; 0: no resize is needed. */
 static uint32_t slots_next_size(const struct slots_job *job, const struct job *of)
 {
     uint32_t size = slots_size_of(job), before = of->ranks->wanted;
@@ -90,8 +90,8 @@ static void slots_send_over(const struct slots_job *job)
                             .text = (char *)job->end_text, .code = job->end_code));
 }
 
-/* A job begins with the workers that have slots now. Later workers wait until the first worker has
- * joined, because the job can only then be resized for them. */
+/* Sets the initial size of the job: the number of workers that have slots now. Later workers start
+ * after the first worker has joined, because only then the job can be resized. */
 static void slots_set_first(struct slots_job *job, const struct job *of)
 {
     uint32_t wanted = 0;
@@ -113,8 +113,8 @@ static bool slots_may_start(const struct slots_job *job, const struct job *of, u
     return !of->failure && rank < (of->terms->is_elastic ? of->ranks->wanted : of->workers);
 }
 
-/* Stores the order before it is sent: a worker with an older incarnation is refused from then on
- * (SL2). If the store fails, the next look tries again. */
+/* Stores the order before it is sent: from then on a worker with an older incarnation is refused
+ * (SL2). If the store fails, the next check tries again. */
 static void slots_order_start(struct slots_job *job, uint32_t rank)
 {
     struct slots_worker *worker = &job->workers[rank];
@@ -162,7 +162,7 @@ static bool slots_awaits_leave(const struct slots_job *job, const struct slots_w
            (!worker->leave_stored || (!worker->leave_sent && job->pool->peer));
 }
 
-/* The lowest rank starts first, and the highest leaves first. */
+/* Orders starts and leaves. The lowest rank starts first; the highest rank leaves first. */
 static void slots_order(struct slots_job *job, const struct job *of)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++)
@@ -196,7 +196,7 @@ void slots_job_over(struct slots_job *job)
 
 /* --- all jobs --- */
 
-/* Returns the slots of workers that were never ordered and shall leave again. */
+/* Frees the slots of workers that have to leave before their start was ordered. */
 static void slots_cancel(struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++)
@@ -204,8 +204,8 @@ static void slots_cancel(struct slots_job *job)
             slots_worker_out(job, rank);
 }
 
-/* Returns whether the job has ended: after a complete training, or an ordered end, the last worker
- * has gone. */
+/* Returns whether the job has ended: the training is complete, or the job was ordered to end, and
+ * no worker is left. */
 static bool slots_is_over(const struct slots_job *job)
 {
     struct scheduler_view view;

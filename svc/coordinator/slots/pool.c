@@ -1,4 +1,4 @@
-/* Life of a pool, connected or missing. Owns struct slots_pool. */
+/* Creation, loss and end of pools. Owns struct slots_pool. */
 #include "svc/base/log.h"
 #include "svc/coordinator/slots/internal.h"
 

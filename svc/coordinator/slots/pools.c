@@ -1,6 +1,5 @@
 /* Pools: their connections, their jobs, and the comparison of a joining pool's workers with the
- * stored orders. A message of a pool has no program: a pool starts the program of its own user
- * (SL1). */
+ * stored orders. No message names a program: a pool starts the program of its own user (SL1). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/quota.h"
@@ -60,8 +59,9 @@ static bool slots_join_is_valid(struct peer *p, uint64_t request, const WIRE(Poo
     return false;
 }
 
-/* A pool whose connection broke may connect again before the end of the old connection is known.
- * Another process with the same number is a second pool in one folder. */
+/* Returns whether the pool may join. A pool may connect again before the coordinator detects the
+ * end of the old connection. Another process with the same number is refused, because two pools
+ * would use one folder. */
 static bool slots_pool_is_free(struct peer *p, uint64_t request, const WIRE(PoolJoin) * join,
                                const struct slots_pool *pool)
 {
@@ -97,7 +97,8 @@ static struct slots_worker *slots_find_worker(const struct slots_pool *pool,
     return worker;
 }
 
-/* Marks the workers of the pool's list that have a stored order. The others are stale. */
+/* Marks the workers in the pool's list that have a stored order. Workers without a stored order are
+ * stale. */
 static void slots_mark_listed(struct slots_pool *pool, const WIRE(PoolJoin) * join,
                               WIRE(PoolWelcome) * welcome)
 {
@@ -111,8 +112,8 @@ static void slots_mark_listed(struct slots_pool *pool, const WIRE(PoolJoin) * jo
     }
 }
 
-/* Compares a job's stored workers with those of the joining pool. An order without a report is sent
- * again. A worker that has started, but is not in the list, has ended (SL4). */
+/* Compares a job's stored workers with the list of the joining pool. An order without a report is
+ * sent again. A started worker that is not in the list has ended (SL4). */
 static void slots_compare(struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++) {
@@ -128,7 +129,8 @@ static void slots_compare(struct slots_job *job)
     }
 }
 
-/* Returns false if memory is missing; the failure was then sent. */
+/* Sends the answer to the pool's join. Returns false if memory is missing; the failure was then
+ * sent. */
 static bool slots_welcome(struct slots_pool *pool, uint64_t request, const WIRE(PoolJoin) * join)
 {
     struct slots *slots = pool->service->works->slots;
@@ -163,7 +165,7 @@ static int slots_pool_attach(struct slots_pool *pool, struct peer *p, const WIRE
     pool->peer = p;
     pool->is_held = pool->is_missing = false;
     timer_stop(&pool->away);
-    visitors_forget(p); /* a pool's connection is never closed for others */
+    visitors_forget(p); /* the connection of a pool is never closed to free a descriptor */
     return 0;
 }
 
@@ -184,7 +186,7 @@ void slots_handle_join(struct peer *p, const envelope *message)
     log_info("the pool on %s (pid %u) has joined site %s with %zu worker%s", pool->node, pool->pid,
              pool->site->name, join->n_workers, join->n_workers == 1 ? "" : "s");
     if (!slots_welcome(pool, message->id, join))
-        return peer_finish(p); /* the pool joins again, with its list */
+        return peer_finish(p); /* the pool joins again, and sends its list again */
     list_for_each_entry (struct slots_job, job, &s->works->slots->jobs, link) {
         if (job->pool != pool)
             continue;
@@ -222,8 +224,8 @@ static bool slots_submit_is_valid(struct peer *p, uint64_t request, const WIRE(P
     return false;
 }
 
-/* Checks the number of jobs of the tenant: those that train, and those of pools that wait for their
- * first worker. Without this one tenant could fill the queue of all tenants. */
+/* Checks the number of jobs of the tenant: jobs in training, and jobs of pools without a worker
+ * that has joined. Without this check one tenant could fill the queue of all tenants. */
 static int slots_check_tenant(const struct service *s, const struct tenant *tenant, struct err *err)
 {
     struct quota quota;
@@ -273,7 +275,7 @@ static struct slots_job *slots_make_job(struct slots_pool *pool, const WIRE(Pool
     return job;
 }
 
-/* Stores the job before the scheduler decides about it (K1). */
+/* Stores the job before the scheduler gives it slots (K1). */
 static int slots_submit(struct slots_job *job, struct err *err)
 {
     struct service *s = job->pool->service;

@@ -1,5 +1,6 @@
-/* Reports of pools about the processes of workers: started, ended, withheld, not startable. Decides
- * whether an end is a planned leave, the end of the training, or a failure. */
+/* Reports of pools about the processes of workers: started, ended, withheld, impossible to start.
+ * Decides whether the end of a process is a planned leave, the end of the training, or a
+ * failure. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/slots/internal.h"
@@ -35,15 +36,15 @@ static void slots_withheld(struct slots_job *job, uint32_t rank, const char *tex
 
 /* --- ended --- */
 
-/* How a process has ended. */
+/* Reason for which a process has ended. */
 enum slots_end {
-    SLOTS_END_LEFT,    /* the rank was asked to leave, or its join was refused as stale */
+    SLOTS_END_LEFT,    /* the rank was ordered to leave, or its join was refused as stale */
     SLOTS_END_TRAINED, /* the rank has ended its training */
     SLOTS_END_FAILED,
 };
 
-/* Returns whether the rank has said goodbye, for a process whose exit code nobody can read. After
- * the end of a complete training no worker can fail. */
+/* Returns whether the rank has sent a Goodbye, for a process whose exit code the pool cannot read.
+ * After the end of a complete training no worker can fail. */
 static bool slots_has_left(const struct slots_job *job, uint32_t rank)
 {
     const struct job *of = slots_training(job);
@@ -53,7 +54,7 @@ static bool slots_has_left(const struct slots_job *job, uint32_t rank)
     return job->workers[rank].has_left || job->is_complete;
 }
 
-/* Returns whether a resize by the script itself excludes the rank. */
+/* Returns whether the script itself has resized the job to a size without the rank. */
 static bool slots_is_excluded(const struct slots_job *job, uint32_t rank)
 {
     const struct job *of = slots_training(job);
@@ -94,8 +95,9 @@ static void slots_describe_end(uint32_t rank, const WIRE(PoolReport) * report,
                  report->exit_code);
 }
 
-/* A job whose script does not continue after losses has failed with its first worker. Other jobs
- * get another process for the rank, three times at most without a step. */
+/* Handles a failed worker. If the script does not continue after losses, the job fails at once.
+ * Otherwise the rank gets another process, until three workers have failed without a step in
+ * between. */
 static void slots_fail(struct slots_job *job, uint32_t rank, const WIRE(PoolReport) * report)
 {
     const struct job *of = slots_training(job);
@@ -161,8 +163,9 @@ void slots_handle_reports(struct peer *p, const envelope *message)
 
 /* --- without a pool --- */
 
-/* The pool does not see the processes: a slot is free when its session has ended. If all sessions
- * have ended, so has the training. */
+/* Without its pool the coordinator does not learn the ends of processes: a slot becomes free when
+ * the session of its worker has ended. When all sessions have ended, the training has ended,
+ * too. */
 void slots_look_without_pool(struct slots_job *job)
 {
     const struct job *of = slots_training(job);

@@ -1,5 +1,6 @@
-/* Life of the room: sites from the option, restored jobs, and the look at all jobs once a second.
- * Owns struct slots. An idle service has no timer here. README.md has SL1 to SL5. */
+/* Beginning and end of the room: creates sites from the option, restores jobs, and checks all jobs
+ * once a second. Owns struct slots. In an idle service the timer is off. README.md has the rules
+ * SL1 to SL5. */
 #include "svc/base/log.h"
 #include "svc/coordinator/slots/internal.h"
 
@@ -62,7 +63,7 @@ int slots_check_option(const char *text, struct err *err)
 static struct slots_site *slots_create_site(struct service *s, const char *name, uint32_t count)
 {
     struct slots_site *site = calloc(1, sizeof *site);
-    /* jobs of users have no rest yet: their scripts could not wake up (F3) */
+    /* jobs are not rested yet, because their scripts could not continue after a rest (F3) */
     struct scheduler_options options = {.slots = count, .never_rests = true};
     if (site)
         site->scheduler = scheduler_create(&options);
@@ -97,7 +98,7 @@ void slots_end_jobs(struct service *s, const char *why)
     }
 }
 
-/* --- the look --- */
+/* --- the check once a second --- */
 
 static void slots_warn_of_terms(const struct slots_job *job, const struct job *of)
 {
@@ -111,7 +112,8 @@ static void slots_warn_of_terms(const struct slots_job *job, const struct job *o
                  job->name, of->workers, job->workers_max, job->workers_max);
 }
 
-/* Begins again with a new training of the job: its script may have other terms. */
+/* Resets the state of the training after the job has started a new one: its script may have other
+ * terms. */
 static void slots_look_at_training(struct slots_job *job, const struct job *of)
 {
     if (job->training == (of ? of->id : 0))
@@ -155,7 +157,7 @@ static void slots_look(struct timer *timer)
         timer_start(s->loop, timer, clock_now_ns() + SLOTS_LOOK_NS);
 }
 
-/* --- life --- */
+/* --- beginning and end --- */
 
 int slots_create(struct service *s)
 {
@@ -199,8 +201,8 @@ void slots_destroy(struct service *s)
 
 /* --- after a restart --- */
 
-/* Returns the site of a row. A site that the option does not name any more has no slot of its own:
- * the workers there train on, and no other one is started. */
+/* Returns the site of a row, created if the option no longer names it. Such a site has no slots of
+ * its own: the workers there continue to train, and no further worker is started. */
 static struct slots_site *slots_restore_site(struct service *s, const char *name)
 {
     struct slots_site *site = slots_find_site(s, name);
@@ -222,7 +224,7 @@ static struct slots_pool *slots_restore_pool(struct service *s, const struct sto
     pool = slots_pool_create(site, tenant, row->pool, row->node, row->pid);
     if (!pool)
         return NULL;
-    pool->is_held = true; /* until the pool has joined again */
+    pool->is_held = true; /* the jobs are held until the pool has joined again */
     timer_start(s->loop, &pool->away, clock_now_ns() + SLOTS_AWAY_NS);
     return pool;
 }
@@ -301,7 +303,8 @@ static void slots_restore_slots(struct slots_job *job)
              site->name, job->workers_min, err_text(error));
 }
 
-/* Slots beyond the number of the option exist until their restored workers have ended. */
+/* Restores the jobs of the site. Slots in excess of the option exist until their restored workers
+ * have ended. */
 static void slots_restore_site_jobs(struct slots_site *site)
 {
     uint32_t slots = slots_count_restored(site), job, rank;

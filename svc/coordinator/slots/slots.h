@@ -15,15 +15,15 @@ int slots_create(struct service *s);
 void slots_destroy(struct service *s);
 int slots_restore_job(struct service *s, const struct store_pool_job *row);
 int slots_restore_worker(struct service *s, const struct store_pool_worker *row);
-/* Called once all rows are restored. The workers keep their slots, and no job changes before its
+/* Called once all rows are restored. The workers keep their slots. A job does not change before its
  * pool has joined (SL4). */
 void slots_restored(struct service *s);
-/* Ends all jobs of pools: the service stops. */
+/* Ends all jobs of pools, because the service stops. */
 void slots_end_jobs(struct service *s, const char *why);
 /* Returns the number of jobs of pools without a worker that has joined. */
 size_t slots_count_unjoined(const struct service *s);
 
-/* The last session of the job has ended. */
+/* Called when the last session of the job has ended. */
 void slots_job_ended(const struct job *job);
 
 /* --- messages of pools --- */
@@ -32,38 +32,38 @@ void slots_handle_join(struct peer *p, const envelope *message);
 void slots_handle_submit(struct peer *p, const envelope *message);
 void slots_handle_withdraw(struct peer *p, const envelope *message);
 void slots_handle_reports(struct peer *p, const envelope *message);
-/* The peer is about to be freed. */
+/* Called when the peer is about to be freed. */
 void slots_peer_gone(struct peer *p);
 
-/* Returns whether the worker may join as far as pools are concerned. Otherwise sends the failure:
- * the incarnation is an old one, or the workers of this job are started by a pool (SL2). */
+/* Returns whether the pool of the job allows the worker to join. Otherwise sends the failure: the
+ * incarnation is old, or only a pool starts the workers of this job (SL2). */
 bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join);
 
-/* Refuses the resize of an operator with -EOPNOTSUPP if the scheduler chooses the number of workers
- * of this job: it would change the number back (SL3). */
+/* Refuses an operator's resize with -EOPNOTSUPP if the scheduler chooses the number of workers of
+ * this job: the scheduler would undo the resize (SL3). */
 int slots_may_resize(const struct job *job, struct err *err);
 
 /* --- views --- */
 
-/* Returns memory that lives as long as the reply; NULL: memory is missing. */
+/* Allocates memory that is freed with the reply. Returns NULL if memory is missing. */
 typedef void *(*slots_take_fn)(void *context, size_t bytes);
 
-/* Each returns false if memory is missing. `only`: the tenant that reads; NULL: an operator. */
+/* Add sites and jobs of pools to a reply. Each of the functions returns false if memory is missing.
+ * `only`: the tenant that reads; NULL: an operator. */
 bool slots_view_sites(const struct service *s, slots_take_fn take, void *context,
                       WIRE(JobsReply) * reply);
-/* Adds the jobs without a worker that has joined. `name`: "": all. */
+/* Adds the jobs without a worker that has joined. `name`: name of the jobs to add; "": all jobs. */
 bool slots_view_queued(const struct service *s, const struct tenant *only, const char *name,
                        slots_take_fn take, void *context, WIRE(JobsReply) * reply);
 /* Writes a sentence about each job of this name without a worker that has joined: its place in the
- * queue of its site, and why it waits. "": there is none. */
+ * queue of its site, and the reason for its wait. Writes "" if there is no such job. */
 void slots_explain_queued(const struct service *s, const struct tenant *only, const char *name,
                           char *ret_text, size_t text_bytes);
-/* Adds the job of this name that has ended, if no job has the name now. The reply points to
- * `name`. */
+/* Adds the ended job of this name, if no present job has the name. The reply points to `name`. */
 bool slots_view_ended(const struct service *s, const struct tenant *only, const char *name,
                       slots_take_fn take, void *context, WIRE(JobsReply) * reply);
-/* Sets view->pool if a pool starts the workers of the job. All memory is from `take`, also that of
- * texts. */
+/* Sets view->pool if a pool starts the workers of the job. All memory, including that of texts, is
+ * from `take`. */
 bool slots_view_job(const struct job *job, slots_take_fn take, void *context, WIRE(JobView) * view);
 
 #endif

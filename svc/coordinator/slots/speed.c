@@ -1,14 +1,16 @@
-/* Measures the steps of a job of a pool, for the curve of its speed (F1 of packer/elastic). Uses
- * the counters of the lane that measure/ has stored; sends no request. */
+/* Measures the steps of a pool's job, for the curve of its speed (F1 of packer/elastic). Uses the
+ * lane counters that folder measure/ has stored; sends no request. */
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/slots/internal.h"
 
 #include <math.h>
 
-#define SLOTS_ROUNDS_SKIPPED 2  /* rounds after a change of workers that are not measured */
-#define SLOTS_ROUNDS_MEASURED 8 /* rounds of a point */
+/* number of rounds after a change of workers that are not measured */
+#define SLOTS_ROUNDS_SKIPPED 2
+#define SLOTS_ROUNDS_MEASURED 8 /* number of rounds in one measured point of the curve */
 
-/* Returns the counters of a lane that has measured rounds of the job; NULL: none has yet. */
+/* Returns the counters of a lane that has measured rounds of the job; NULL: no lane has measured
+ * rounds yet. */
 static const struct seen *slots_seen(const struct job *of)
 {
     for (size_t i = 0; i < of->shares_count; i++)
@@ -17,7 +19,8 @@ static const struct seen *slots_seen(const struct job *of)
     return NULL;
 }
 
-/* Returns the number of workers that take part in rounds. A late worker has no part yet. */
+/* Returns the number of workers that take part in rounds. A late worker is not counted before its
+ * entry. */
 static uint32_t slots_training_workers(const struct job *of)
 {
     if (!of->terms->is_elastic || of->tensors_count == 0)
@@ -36,7 +39,7 @@ static void slots_send_point(struct slots_job *job, const struct seen *seen)
                                                            .step_s = step_s});
 }
 
-/* A first round counts as a first report. */
+/* Sends the speed to the scheduler. The first round of a job counts as its first report. */
 static void slots_send_report(struct slots_job *job, const struct seen *seen)
 {
     slots_decide(job->pool->site, (struct scheduler_event){.kind = SCHEDULER_REPORTED,

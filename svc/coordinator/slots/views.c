@@ -25,7 +25,8 @@ static const char *slots_state_name(const struct slots_job *job)
     return view.state == SCHEDULER_WAITING ? "waiting" : view.is_probing ? "probing" : "running";
 }
 
-/* Returns the sentence about the job: reasons why it does not change, or the last decision. */
+/* Writes the sentence about the job: the last decision, and the reasons for which the number of
+ * workers does not change. */
 static void slots_sentence(const struct slots_job *job, char *ret_text, size_t text_bytes)
 {
     const char *waits = NULL;
@@ -94,7 +95,8 @@ bool slots_view_queued(const struct service *s, const struct tenant *only, const
     return reply->queued != NULL;
 }
 
-/* Counts the waiting jobs of the site: all, and those up to this one in the order of submission. */
+/* Counts the waiting jobs of the site in the order of their submission: all of them, and those up
+ * to and including this job. */
 static void slots_find_place(const struct slots_job *of, uint32_t *ret_place, uint32_t *ret_waiting)
 {
     const struct slots_site *site = of->pool->site;

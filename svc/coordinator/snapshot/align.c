@@ -1,5 +1,6 @@
 /* Stops the tensors of a snapshot: one rank is held at the end of an iteration, then lanes release
- * all pieces. Decides which tensors belong to the snapshot. read.c reads them (RULES.md: K47). */
+ * all pieces. Decides which tensors belong to the snapshot. read.c reads the tensors (RULES.md:
+ * K47). */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -168,7 +169,7 @@ static int check_parameters(const struct saving *sv, const struct job *job, stru
 }
 
 /* Checks that all pieces of a tensor are in the same round. After a lost connection or replica
- * holder, a round may have ended for the rank but not for one of the lanes. */
+ * holder, a round may have ended for the rank and still be open on one of the lanes. */
 static int check_rounds(const struct saving *sv, const struct job *job, struct err *err)
 {
     for (size_t i = 0; i < sv->pieces_count; i++) {
@@ -309,8 +310,8 @@ static int look(struct saving *sv, struct job **ret_job, struct err *err)
     return error < 0 ? error : collect(sv, *ret_job, err);
 }
 
-/* Checks the job again: another operation may have begun before the rank reached the end of its
- * iteration. */
+/* Called when the rank is held or cannot be held. Checks the job again, because another operation
+ * may have begun before the rank reached the end of its iteration. */
 static void held(struct service *s, uint64_t id, int code, const char *text)
 {
     struct saving *sv = saving_find(s, id);

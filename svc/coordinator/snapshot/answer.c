@@ -1,5 +1,5 @@
-/* The answer after all pieces are released. It lists the arrays of each tensor in the snapshot.
- * Owns nothing. RULES.md: K47. */
+/* The answer after all pieces are released. The answer lists the arrays of each tensor in the
+ * snapshot. Owns nothing. RULES.md: K47. */
 #include "svc/coordinator/snapshot/internal.h"
 
 #include "svc/base/cleanup.h"

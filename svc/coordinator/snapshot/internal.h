@@ -13,7 +13,8 @@ enum saving_state {
     SAVING_BROKEN, /* the job continues; the caller has not received the error yet */
 };
 
-/* A released piece. Its number is stored, because the piece may be freed at any time. */
+/* A released piece. The struct has the number of the piece instead of a pointer, because the piece
+ * may be freed at any time. */
 struct saved_piece {
     uint32_t piece, lane;
     uint64_t first, elements;
@@ -50,7 +51,8 @@ struct saving {
     uint32_t turn;    /* number of the last group of calls; answers to earlier groups are ignored */
     uint32_t pending; /* number of unanswered calls of this group */
     uint64_t patience_ns, stood_ns;
-    struct timer timer; /* next attempt, or deadline of the caller's next request */
+    /* timer of the next attempt, or of the deadline for the caller's next request */
+    struct timer timer;
     /* Numbers of the requested tensors, ascending; NULL: all tensors with an update rule. */
     uint32_t *wanted;
     size_t wanted_count;
@@ -94,7 +96,8 @@ void saving_await(struct saving *sv);
 
 /* Begins a snapshot that is in the list. The snapshot may be freed on return. */
 void saving_begin(struct saving *sv);
-/* Begins again if the obstacle may be temporary and time is left. Otherwise breaks the snapshot. */
+/* Begins the snapshot again if the obstacle may be temporary and time is left. Otherwise breaks the
+ * snapshot. */
 void saving_hindered(struct saving *sv, const struct err *why);
 
 /* --- read.c --- */

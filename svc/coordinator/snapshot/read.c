@@ -1,5 +1,5 @@
-/* Reads the arrays of one tensor after another from lanes, several parts at a time, and sends them
- * unchanged to the caller. Owns the cursor and the parts in transit. At most one answer is in
+/* Reads the arrays of one tensor after another from lanes, several parts at a time, and sends the
+ * parts unchanged to the caller. Owns the cursor and the parts in transit. At most one answer is in
  * memory (RULES.md: K47). */
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"

@@ -63,8 +63,8 @@ void saving_handle_request(struct peer *p, const envelope *request)
     saving_begin(sv);
 }
 
-/* Returns the peer's snapshot if it is ready. Returns NULL if there is none or it is broken; the
- * failure was then sent to the peer. */
+/* Returns the peer's snapshot if it is ready. If the peer has no snapshot, or the snapshot is
+ * broken, sends the failure to the peer and returns NULL. */
 static struct saving *find_own(struct peer *p, uint64_t request, uint64_t id)
 {
     struct saving *sv = saving_find(p->service, id);

@@ -1,6 +1,6 @@
-/* Snapshot of a job in training. Its tensors with update rules stop between the same two iterations
- * (align.c), are read (read.c), and continue. Owns struct saving. Every released piece is served
- * again. RULES.md: K47. */
+/* Snapshot of a job in training. The tensors with update rules stop between the same two iterations
+ * (align.c), are read (read.c), and then continue with their rounds. Owns struct saving. Every
+ * released piece is served again afterwards. RULES.md: K47. */
 #include "svc/coordinator/snapshot/snapshot.h"
 
 #include "svc/base/cleanup.h"

@@ -1,6 +1,7 @@
-/* The border between two stages. All members end their part of the present stage; then all ranks
- * ask for the next stage; then the lanes get its members; then all ranks continue. A rank repeats
- * its request after a reconnect, so each step accepts what it has counted before. */
+/* The border between two stages, in four steps: all members end their part of the present stage;
+ * all ranks ask for the next stage; the lanes receive its members; all ranks continue. A rank
+ * repeats its request after a reconnect, so a request that was counted before has no further
+ * effect. */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/job/members.h"
@@ -24,7 +25,7 @@ struct stage_wait {
 
 /* --- answers --- */
 
-/* Returns the open wait of a rank and forgets it; NULL: the rank does not wait. */
+/* Returns the open wait of a rank, and removes it from the rank. NULL: the rank does not wait. */
 static struct wait *border_take_wait(struct stages *s, uint32_t rank)
 {
     struct wait *wait =
@@ -40,7 +41,8 @@ static void border_reply(const struct stages *s, struct peer *p, uint64_t reques
                .continues = s->continues, .ranks = {sizeof s->members, (uint8_t *)s->members});
 }
 
-/* Answers the ranks that wait for the end of the stage, or for the begin of the next one. */
+/* Answers the ranks that wait for the end of the present stage (`ends`) or for the begin of the
+ * next stage. */
 static void border_answer_all(struct stages *s, bool ends)
 {
     for (uint32_t rank = 0; rank < s->job->workers; rank++) {
@@ -73,7 +75,7 @@ static bool border_awaits(const struct stages *s, uint32_t rank, bool ends)
     return ends || s->is_open ? ranks_have(s->members, rank) && !r->has_ended : !r->is_asking;
 }
 
-/* Appends "1, 2 (has not joined)", the ranks that are late. Returns their number. */
+/* Appends the ranks that are late, such as "1, 2 (has not joined)". Returns their number. */
 static uint32_t border_append_late(const struct stages *s, bool ends, char *text, size_t text_bytes)
 {
     uint32_t count = 0;
@@ -86,7 +88,8 @@ static uint32_t border_append_late(const struct stages *s, bool ends, char *text
     return count;
 }
 
-/* Writes what the border lacks: ranks, or answers of lanes. */
+/* Writes the reasons for which the border is not complete: missing ranks, or missing answers of
+ * lanes. */
 static void border_write_lack(const struct stages *s, bool ends, char *text, size_t text_bytes)
 {
     char late[128] = "";
@@ -126,7 +129,8 @@ static void border_expired(struct wait *wait)
     wait_destroy(wait);
 }
 
-/* A request of the rank before this one has no reader any more. */
+/* Adds the wait of a rank. An earlier wait of the same rank ends, because the rank no longer reads
+ * its answer. */
 static void border_wait(struct stages *s, struct peer *p, const envelope *message)
 {
     const WIRE(StageRequest) *request = message->stage_request;
@@ -143,7 +147,7 @@ static void border_wait(struct stages *s, struct peer *p, const envelope *messag
     struct wait *wait = wait_create(p, message->id, timeout_ms * NS_PER_MS, border_expired, data);
     if (!wait)
         return;
-    wait_uncount(wait); /* an idle rank waits as long as a stage lasts */
+    wait_uncount(wait); /* not counted, because an idle rank waits until the stage ends */
     r->wait = wait->id;
     r->wait_is_end = request->ends;
 }
@@ -253,7 +257,8 @@ void stages_told(struct stages *s)
     border_check_end(s);
 }
 
-/* Refuses terms that differ between ranks. The ranks run different scripts, so their job fails. */
+/* Refuses terms that differ between ranks. Ranks with different terms run different scripts, so
+ * their job fails. */
 static bool border_agrees(struct stages *s, uint32_t rank, const struct stage_terms *terms)
 {
     char expected[STAGE_TEXT_BYTES], got[STAGE_TEXT_BYTES];
@@ -330,7 +335,7 @@ static int border_check_spec(const struct job *job, const struct stage_terms *te
     return error;
 }
 
-/* Checks the ranks of a recording. */
+/* Checks the ranks that a recording contains. */
 static int border_check_ranks(const struct job *job, const WIRE(StageRequest) * request,
                               struct err *err)
 {
@@ -382,8 +387,9 @@ static void border_take(struct stages *s, struct peer *p, const envelope *messag
     bool is_repeat = border_is_repeat(s, request);
     if (is_repeat ? s->is_told : request->ends && !s->is_open)
         return border_reply(s, p, message->id);
-    /* After a restart of the coordinator the rank's end of the stage may be unknown. Lanes had the
-     * members then, because a rank has the stage. Other ranks may wait for it. */
+    /* After a restart of the coordinator, the end of the stage may be unknown for this rank. Lanes
+     * had received the members before the restart, because the rank has entered the stage. So the
+     * requests to lanes end here, and waiting ranks are answered. */
     if (!is_repeat && !s->is_told)
         stages_end_telling(s);
     border_wait(s, p, message);

@@ -77,7 +77,7 @@ int stage_bounds(const struct stage_terms *t, uint32_t resident, uint32_t *ret_l
     return 0;
 }
 
-/* Returns the rank outside the set that comes first. */
+/* Returns the rank outside the set that the rule `visit` chooses next. */
 static uint32_t stage_next(enum stage_visit visit, const uint32_t *visits, uint32_t resident,
                            const uint64_t *members)
 {

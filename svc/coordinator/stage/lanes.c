@@ -47,7 +47,7 @@ static void stage_lane_answered(struct service *service, void *data, const envel
         stages_tell_lanes(s);
     else if (is_repeated)
         repeat_later(s);
-    else if (code != -ECONNABORTED) /* the failure of the job is on its way */
+    else if (code != -ECONNABORTED) /* -ECONNABORTED: the lane itself reports the failed job */
         jobs_fail(job, NULL, code,
                   "stage '%s' of job %.127s: lane %u did not take its members: %s; see the log of "
                   "its aggregator",
@@ -60,7 +60,7 @@ static void stage_send_to_lane(struct stages *s, struct stage_lane *entry)
     struct lane *lane = lane_find(job->service, entry->lane);
     const struct stage_asked asked = {job->id, entry->lane, s->number};
     if (!lane || !job_table_on(job, lane)) {
-        entry->state = STAGE_LANE_TOLD; /* its tables have failed */
+        entry->state = STAGE_LANE_TOLD; /* the tables with shards on this lane have failed */
         return;
     }
     if (lane->aggregator->state != AGGREGATOR_UP)
@@ -75,7 +75,7 @@ static void stage_send_to_lane(struct stages *s, struct stage_lane *entry)
     entry->state = STAGE_LANE_ASKED;
 }
 
-/* Lists the lanes anew: a shard may have moved since the last stage. */
+/* Lists the lanes again: the lanes of shards may have changed since the last stage. */
 static int list_lanes(struct stages *s)
 {
     struct job *job = s->job;

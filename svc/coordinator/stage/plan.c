@@ -1,12 +1,13 @@
-/* The searches for the numbers of workers, one for each name of a stage. They live as long as the
- * job in this process: a restarted coordinator searches again. */
+/* Searches for the best number of workers, one search for each name of a stage. A search exists
+ * until its job ends, or until the coordinator restarts. */
 #include "svc/coordinator/stage/internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PLANS_MAX 256 /* searches of a job; the oldest one gives way */
+/* maximum number of searches of a job; a further search replaces the oldest one */
+#define PLANS_MAX 256
 
 static struct stage_plan *plan_find(struct stages *s, const char *name)
 {
@@ -16,7 +17,7 @@ static struct stage_plan *plan_find(struct stages *s, const char *name)
     return NULL;
 }
 
-/* Returns memory for another search: new, or that of the oldest one. */
+/* Returns memory for another search: new memory, or the memory of the oldest search. */
 static struct stage_plan *plan_take(struct stages *s)
 {
     size_t count = 0;

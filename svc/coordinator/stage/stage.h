@@ -1,6 +1,6 @@
-/* Stages of a job: parts with their own number of active workers. At a border every rank of the job
- * is in a call; the coordinator chooses the members of the next stage, stores them (K1), and sends
- * them to the lanes with tables before any rank continues. RULES.md: K109. */
+/* Stages of a job. Each stage has its own number of active workers. At a border every rank of the
+ * job is in a call. The coordinator chooses the members of the next stage, stores them (K1), and
+ * sends them to the lanes with tables before any rank continues. RULES.md: K109. */
 #ifndef GRADPOOL_COORDINATOR_STAGE_STAGE_H
 #define GRADPOOL_COORDINATOR_STAGE_STAGE_H
 
@@ -10,13 +10,15 @@
 void stages_handle(struct peer *p, const envelope *message);
 /* Answers the waiting ranks of a job that has failed. */
 void stages_check(struct job *job);
-/* A rank has left the job: no border can be complete any more, and the waiting ranks get -EPIPE. */
+/* Called when a rank has left the job. No border can then be complete, so the waiting ranks receive
+ * -EPIPE. */
 void stages_rank_left(const struct session *session);
 /* Frees the stages of a job that ends. */
 void stages_free(struct job *job);
 int stages_restore(struct service *s, const struct store_tensor *row);
-/* Adds the view of the job's stage to the view of the job, in memory from `take`, which returns
- * zeroed memory or NULL. Returns false if memory is missing; the view is valid then, too. */
+/* Adds a view of the job's stage to the view of the job. `take` allocates the memory: it returns
+ * zeroed memory, or NULL. Returns false if memory is missing; the view is then incomplete, but
+ * valid. */
 bool stage_view_add(const struct job *job, void *(*take)(void *context, size_t bytes),
                     void *context, WIRE(JobView) * view);
 

@@ -1,5 +1,6 @@
 /* Creates, stores, restores and frees the stages of a job. The row of the present stage is stored
- * before a lane or a rank knows the stage (K1). Ranks repeat all other state after a restart. */
+ * before any lane or rank receives the stage (K1). After a restart the ranks send all other state
+ * again. */
 #include "svc/coordinator/job/table.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/stage/internal.h"
@@ -9,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The stage in the column for the terms of a tensor. The name is in the column of the name, the
- * members are in that of the members. */
+/* The present stage, as it is stored in the column for the terms of a tensor. The columns of the
+ * name and of the members have the stage's name and members. */
 struct stage_stored {
     uint64_t number, first_clock, cursor;
     uint32_t workers, workers_min, workers_max, goal, visit, consistency, staleness, trial_steps;
@@ -103,7 +104,7 @@ int stages_put(struct stages *s, struct err *err)
     return store_commit(job->service->store, err);
 }
 
-/* The file may have changed since its row was stored. */
+/* Checks the row, because the file may have changed since the row was stored. */
 static bool stage_row_is_sound(const struct job *job, const struct store_tensor *row,
                                const struct stages *s)
 {
@@ -138,6 +139,6 @@ int stages_restore(struct service *service, const struct store_tensor *row)
                                      .consistency = stored.consistency,
                                      .staleness = stored.staleness};
     memcpy(s->terms->name, row->name, strnlen(row->name, STAGE_NAME_BYTES_MAX));
-    s->is_told = false; /* some lane may lack the members */
+    s->is_told = false; /* some lane may not have received the members */
     return stage_row_is_sound(job, row, s) ? 0 : -EBADMSG;
 }

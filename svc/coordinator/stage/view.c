@@ -1,4 +1,4 @@
-/* The present stage of a job for operators. */
+/* Describes the present stage of a job for operators. */
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/stage/internal.h"
 

@@ -8,7 +8,7 @@
 
 struct event {
     uint64_t at_ns;
-    const char *kind; /* "open", "park", "move" and others; a string literal */
+    const char *kind; /* kind of the event, such as "open", "park" or "move"; a string literal */
     char text[384];
 };
 
@@ -20,8 +20,8 @@ struct events {
 /* Adds an event. A text that is too long is truncated. */
 void events_note(struct events *events, const char *kind, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Returns event number `number`; the newest has the number `count - 1`. Returns NULL if the event
- * was overwritten or does not exist yet. */
+/* Returns event number `number`; the newest event has the number `count - 1`. Returns NULL if the
+ * event was overwritten or does not exist yet. */
 const struct event *events_at(const struct events *events, uint64_t number);
 
 #endif

@@ -1,4 +1,4 @@
-/* Row with the next numbers that the service assigns. Owns nothing. */
+/* The store's row with the next numbers that the service assigns. Owns nothing. */
 #include "svc/coordinator/store/numbers.h"
 
 #include "svc/coordinator/service.h"

@@ -132,7 +132,8 @@ static void describe_self(int fd)
     gmtime_r(&now, &utc);
     int bytes = snprintf(line, sizeof line, "pid %d, since ", (int)getpid());
     bytes += (int)strftime(line + bytes, sizeof line - (size_t)bytes, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    /* The line is only for a second coordinator's error message. flock() is the lock. */
+    /* The line is only for the error message of a second coordinator. The lock itself is
+     * flock(). */
     if (ftruncate(fd, 0) == 0 && pwrite(fd, line, (size_t)bytes, 0) < 0)
         return;
 }

@@ -15,7 +15,8 @@
 #define STORE_TERMS_BYTES 112
 #define STORE_BACKUP_BYTES 28
 
-/* Order in which load() reads the tables: a row refers only to rows of earlier tables. */
+/* Tables of the store, in the order in which load() reads them. A row refers only to rows of
+ * earlier tables. */
 enum store_table {
     STORE_SERVICE,
     STORE_TENANT,
@@ -31,7 +32,7 @@ enum store_table {
     STORE_TABLES,
 };
 
-/* The only row with the next numbers, so that no number is assigned twice. */
+/* Next numbers to assign, in the only row of this table, so that no number is assigned twice. */
 struct store_service {
     uint32_t key; /* always 1, the key of the only row */
     uint64_t incarnation;
@@ -42,7 +43,7 @@ struct store_tenant {
     const char *secret; /* secret of the key, in hexadecimal digits */
     uint32_t is_operator, is_revoked;
     uint64_t added_s;
-    uint32_t loss_limit_ppm; /* in millionths; 0: no limit */
+    uint32_t loss_limit_ppm; /* loss limit in millionths; 0: no limit */
     const char *limits;      /* the tenant's own limits, as written by limits_write_own() */
 };
 struct store_aggregator {
@@ -67,7 +68,7 @@ struct store_job {
     const char *name;
     uint32_t workers, epoch, next_tensor, next_piece;
     const char *failure;                /* "": the job has not failed */
-    uint32_t loss_limit_ppm;            /* in millionths; 0: no limit */
+    uint32_t loss_limit_ppm;            /* loss limit in millionths; 0: no limit */
     uint32_t layout;                    /* profiles_layout(); 0: no declare yet */
     uint32_t founding, wanted, version; /* fields of struct job_ranks (K40) */
     uint32_t flags;
@@ -81,10 +82,12 @@ struct store_session {
     const char *node;
     uint32_t entered;
 };
-/* A tensor, or a table of keyed rows: dtype STORE_TABLE_DTYPE, and shards instead of elements. A
- * shard is a piece with its number as `piece` and `first`. */
+/* A tensor, or a table of keyed rows. A table has the dtype STORE_TABLE_DTYPE, and its number of
+ * shards in place of elements. A shard is stored as a piece, with its number in `piece` and in
+ * `first`. */
 #define STORE_TABLE_DTYPE 0u
-#define STORE_STAGE_DTYPE UINT32_MAX /* the present stage of a job (stage/store.c) */
+/* dtype of a row with the present stage of a job (stage/store.c) */
+#define STORE_STAGE_DTYPE UINT32_MAX
 struct store_tensor {
     uint32_t job, tensor;
     const char *name;
@@ -101,7 +104,7 @@ struct store_piece {
     uint32_t job, piece;
     uint32_t tensor, task, lane, epoch;
     uint64_t first, elements;
-    /* Epoch of the last placement without a release by the former lane (K20). */
+    /* Epoch of the last placement for which the former lane did not release the piece (K20). */
     uint32_t lost_epoch;
     uint32_t keeper;        /* the replica holder, an aggregator; 0: none */
     uint32_t former_keeper; /* former replica holder; its copy may still be needed; 0: none */
@@ -118,7 +121,7 @@ struct store_profile {
     uint64_t turn; /* larger values are newer */
     uint64_t period_ns, busiest_ns, lanes_ns, span_ns, burst_ns, slack_ns;
     struct store_blob tensors;
-    uint32_t is_alone;               /* 1: measured without other jobs on its lanes; otherwise 0 */
+    uint32_t is_alone; /* 1: the job was measured without other jobs on its lanes; otherwise 0 */
     uint32_t few, enough, spent_ppm; /* fields of struct narrow of the packer */
 };
 
@@ -211,7 +214,7 @@ static inline int store_erase_one(struct store *store, const struct store_row *r
     return store_commit(store, err);
 }
 /* Waits until all commits are in the database file on the disk, not only in its log. An error is
- * only logged, because the commits are valid anyway. */
+ * only logged, because the commits remain valid. */
 static inline void store_sync(struct store *store) { store->ops->sync(store); }
 static inline int store_load(struct store *store,
                              int (*each)(void *context, const struct store_row *row), void *context,

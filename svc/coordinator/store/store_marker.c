@@ -1,4 +1,4 @@
-/* Marker of a database: a line of fixed length that each change overwrites. Owns the descriptor
+/* Marker of a database: a line of fixed length, overwritten after each change. Owns the descriptor
  * until the store closes it. */
 #include "svc/coordinator/store/store_marker.h"
 

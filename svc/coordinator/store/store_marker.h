@@ -1,6 +1,6 @@
 /* The marker is a file beside the database ("state.db-used") with the number of changes that were
- * made to the database. It shows that a database has lost its write-ahead log, or that a missing
- * database is not a new one. */
+ * made to the database. The marker shows whether a database has lost its write-ahead log, and
+ * whether a missing database was in use before. */
 #ifndef GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 #define GRADPOOL_COORDINATOR_STORE_STORE_MARKER_H
 
@@ -13,8 +13,8 @@ struct store_marker {
     int fd;          /* -1: not open for writing */
     char path[4096]; /* path of the marker */
     bool is_there;   /* a marker exists, so the database was in use before */
-    /* The marker was written since the host's last boot. So all counted changes were passed to the
-     * kernel, even if some are not on the disk. */
+    /* The marker was written since the host's last boot. So the kernel has received all counted
+     * changes, even if some are not on the disk. */
     bool is_of_this_boot;
     uint64_t changes; /* number of changes that were written */
     uint64_t synced;  /* number of changes that are certainly in the database file */
@@ -27,8 +27,8 @@ int store_marker_read(const char *path, struct store_marker *ret_marker, struct 
  * 0, or -EBADMSG if a database that was in use is missing or empty. */
 int store_marker_check_file(const struct store_marker *marker, const char *path, struct err *err);
 /* Compares the database's count of changes with the marker. Returns 0, or -EBADMSG if changes are
- * missing. After a restart of the host, only missing changes that were on the disk are an error;
- * others are logged. */
+ * missing. After a restart of the host, a missing change is an error only if the change was on the
+ * disk; other missing changes are logged. */
 int store_marker_check(const struct store_marker *marker, const char *path, uint64_t changes,
                        struct err *err);
 /* Creates the marker, or opens it for writing. Returns 0 or a negative errno. */

@@ -130,7 +130,8 @@ void schema_create(const struct table_schema *table, char *sql)
     text_append(sql, SQL_BYTES, ")%s) WITHOUT ROWID", table->constraint);
 }
 
-/* Writes an upsert. REPLACE would first delete the row, and with it all rows that depend on it. */
+/* Writes an upsert statement. A REPLACE statement would first delete the row, and with the row all
+ * rows that depend on it. */
 void schema_put(const struct table_schema *table, char *sql)
 {
     int count = schema_columns(table);

@@ -37,7 +37,7 @@ struct table_schema {
 
 extern const struct table_schema schema_tables[STORE_TABLES];
 
-/* Version of the tables. Only files of this version can be opened. A change of a table increases
+/* Version of the tables. A database of another version is refused. A change of a table increases
  * the version. */
 #define SCHEMA_VERSION 16
 

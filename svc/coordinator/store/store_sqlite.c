@@ -20,7 +20,7 @@
 #define CHANGES_TABLE \
     "CREATE TABLE IF NOT EXISTS changes(one INTEGER PRIMARY KEY, count INTEGER NOT NULL)"
 #define CHANGES_PUT "INSERT INTO changes VALUES(1, ?1) ON CONFLICT DO UPDATE SET count=?1"
-/* more than the size of the log between two checkpoints */
+/* larger than the log between two checkpoints; with a lower limit of file size, writes may fail */
 #define FILE_BYTES_ENOUGH (UINT64_C(16) << 20)
 
 struct store_sqlite {
@@ -350,10 +350,10 @@ static int check_whole(struct store_sqlite *s, struct err *err)
 }
 
 /* Sets the size of the cache and other options. The cache has room for a declare of 262,144
- * tensors, which are then written once, at the commit. With a smaller cache, SQLite would write
- * pages early and read them again. With synchronous=NORMAL, a power failure can lose the last
- * changes; the end of the process cannot. A power failure also ends all local aggregators, so none
- * has a newer state. */
+ * tensors, so that each page is written once, at the commit. With a smaller cache, SQLite would
+ * write pages early and read them again. With synchronous=NORMAL, a power failure can lose the last
+ * changes; the end of the process cannot. A power failure also ends all local aggregators, so no
+ * aggregator has a newer state than the store. */
 static int configure(struct store_sqlite *s, uint32_t pages_max)
 {
     char sql[SQL_BYTES];
@@ -420,7 +420,7 @@ static int open_tables(struct store_sqlite *s, uint32_t pages_max, struct err *e
     return code == SQLITE_OK ? 0 : failure(s, code, "open", err);
 }
 
-/* Writes the marker. From here on, lost changes are detected. */
+/* Writes the marker. Lost changes are detected from then on. */
 static int mark(struct store_sqlite *s, struct err *err)
 {
     int error = store_marker_open(&s->marker, err);

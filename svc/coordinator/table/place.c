@@ -31,7 +31,8 @@ bool shards_are_ready(const struct job_table *table)
 
 /* --- placing --- */
 
-/* Returns whether the shards are sent again later. The codes are those for pieces (tell_lane.c). */
+/* Returns whether the shards are sent again later. The codes have the same meaning as for pieces
+ * (tell_lane.c). */
 static bool shards_are_told_again(int code)
 {
     return call_went_unanswered(code) || code == -EAGAIN;

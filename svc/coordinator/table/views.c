@@ -1,5 +1,5 @@
-/* Sums the counts that lanes have sent last. Lanes are peers: counts of an unknown table, or of a
- * rank that the job does not have, are ignored. */
+/* Sums the counts that lanes have sent last. The counts are input from another process: counts of
+ * an unknown table, or of a rank that the job does not have, are ignored. */
 #include "svc/coordinator/table/views.h"
 
 #include "svc/channel/table_spec.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-#define VIEW_HEAD_BYTES 8 /* tag and length of a view in a message, at most */
+#define VIEW_HEAD_BYTES 8 /* maximum bytes of the tag and length of a view in a message */
 
 /* Memory of a view. */
 struct view_source {
@@ -35,8 +35,8 @@ static const WIRE(TableCounts) *
     return NULL;
 }
 
-/* Adds the counts of a lane to a sum. A sum without any lane yet has the minimum 0. A lane may
- * reach a clock before the other lanes do. */
+/* Adds the counts of a lane to a sum. The minimum of an empty sum is 0. A lane may reach a clock
+ * before the other lanes do. */
 static void view_add_lane(WIRE(TableCounts) * sum, const WIRE(TableCounts) * lane)
 {
     sum->rows += lane->rows;
@@ -61,7 +61,7 @@ static uint64_t view_placed_shards(const struct job_table *table)
 }
 
 /* Sums the counts of a table over all lanes. Returns false if a lane with a shard has not sent
- * counts of the table: the lane is new, or its aggregator has more tables than fit into one
+ * counts of the table. The lane is then new, or its aggregator has more tables than fit into one
  * message. */
 static bool view_sum_lanes(const struct job_table *table, size_t place, WIRE(TableCounts) * ret_sum)
 {

@@ -1,5 +1,5 @@
-/* Tables of a job for operators: terms, failure, and counts of all lanes. Shards do not move, so a
- * sum over the present lanes is the count of the whole job. RULES.md: K15. */
+/* Views of the tables of a job for operators: terms, failure, and counts of all lanes. Shards do
+ * not move, so a sum over the present lanes is the count of the whole job. RULES.md: K15. */
 #ifndef GRADPOOL_COORDINATOR_TABLE_VIEWS_H
 #define GRADPOOL_COORDINATOR_TABLE_VIEWS_H
 

@@ -5,17 +5,20 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/timeline/timeline.h"
 
-/* A worker or an aggregator that sends records. Its number is stored instead of a pointer,
- * because it may end at any time. */
+/* A worker or an aggregator that sends records. The struct has its number instead of a pointer,
+ * because the worker or aggregator may end at any time. */
 struct timeline_source {
     struct list link;
     bool is_aggregator, is_here, has_answered;
-    /* the last request, sent after the end of the recording, has returned the remaining records */
+    /* the source has returned its last records, in the answer to a request after the end of the
+     * recording */
     bool is_dry;
     uint32_t number, pid;
     char node[HOST_NAME_MAX + 1];
     uint64_t asked_ns; /* time at which the open request was sent; 0: none */
-    int64_t offset_ns; /* difference from its clock to the coordinator's clock */
+    /* offset that is added to a time of the source's clock to get the time of the coordinator's
+     * clock */
+    int64_t offset_ns;
     /* error_ns: largest error of offset_ns, as estimated at judged_ns. judged_ns 0: the offset is
      * unknown. */
     uint64_t error_ns, judged_ns;
@@ -29,7 +32,7 @@ struct timeline {
     struct peer *peer;
     uint64_t id, begun_ns, end_ns;
     uint64_t ended_ns;    /* end of the recording; 0: still recording */
-    uint32_t job, tensor; /* tensor: number of the last tensor whose name was sent to the caller */
+    uint32_t job, tensor; /* tensor: number of the last tensor whose name the caller has received */
     struct timer silence; /* limits the time until the caller's next request */
     struct list sources;
 };
@@ -37,8 +40,8 @@ struct timeline {
 /* Adds the present workers and lanes as sources. Sends each source a request for records if one is
  * due. `job` is NULL if the job has ended; no source is added then. */
 void timeline_ask(struct timeline *tl, struct job *job);
-/* Returns whether all records were received and passed on, or the deadline of late sources has
- * passed. */
+/* Returns whether all records were received and sent to the caller, or the deadline of late sources
+ * has passed. */
 bool timeline_is_dry(const struct timeline *tl);
 void timeline_forget_sources(struct timeline *tl, bool tells);
 struct timeline *timeline_find(struct service *s, uint64_t id);

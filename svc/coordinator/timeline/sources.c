@@ -13,7 +13,7 @@
 #define ASK_AGAIN_NS (2 * NS_PER_S)
 /* longest wait for late records after the end of the recording */
 #define PATIENCE_NS (2 * NS_PER_S)
-#define DRIFT_PPM 100 /* largest drift between two clocks */
+#define DRIFT_PPM 100 /* largest assumed drift between two clocks, in millionths */
 
 static struct timeline_source *find(const struct timeline *tl, bool is_aggregator, uint32_t number)
 {
@@ -23,8 +23,8 @@ static struct timeline_source *find(const struct timeline *tl, bool is_aggregato
     return NULL;
 }
 
-/* Finds or adds the source, and marks it as present. Returns NULL if memory is missing; the next
- * request tries again. */
+/* Finds or adds the source, and marks the source as present. Returns NULL if memory is missing; the
+ * next request tries again. */
 static struct timeline_source *know(struct timeline *tl, bool is_aggregator, uint32_t number,
                                     uint32_t pid, const char *name)
 {
@@ -65,9 +65,9 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 /* --- answers --- */
 
 /* Estimates the offset of a source's clock, which showed `its_ns` at some time between request and
- * answer. The estimate with the smallest error is kept. The error grows with time because of drift.
- * An offset smaller than its error is treated as 0, because processes on one host share one
- * clock. */
+ * answer. The estimate with the smallest error is kept. The error grows with time, because the two
+ * clocks drift. An offset smaller than its error is treated as 0, because processes on one host
+ * have the same clock. */
 static void judge_clock(struct timeline_source *s, uint64_t its_ns)
 {
     uint64_t now_ns = clock_now_ns(), error_ns = (now_ns - s->asked_ns) / 2 + 1;
@@ -208,8 +208,8 @@ static void ask_worker(struct timeline *tl, const struct session *session, WIRE(
     peer_send(session->peer, &ENVELOPE(0, TIMELINE_TAKE, timeline_take, ask));
 }
 
-/* An aggregator with an open request is not sent a second one, because the call has its own
- * deadline. */
+/* Sends a request to the aggregator if no earlier request is open. An open request ends by its
+ * answer or at the deadline of its call. */
 static void ask_aggregator(struct timeline *tl, struct aggregator *a, WIRE(TimelineTake) * ask)
 {
     struct timeline_source *s = know(tl, true, a->id, a->pid, a->node);
@@ -227,7 +227,7 @@ static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineT
     uint32_t *lanes = calloc(job->shares_count + 1, sizeof *lanes);
     list_for_each_entry (struct aggregator, a, &tl->service->aggregators, link) {
         size_t count = lanes && a->state == AGGREGATOR_UP ? lanes_of(job, a, lanes) : 0;
-        /* An earlier source may have records about tasks that have moved away. */
+        /* the source may have records about tasks that have moved away from the aggregator */
         bool was_here = find(tl, true, a->id) != NULL;
         ask->lanes = lanes;
         ask->n_lanes = count;

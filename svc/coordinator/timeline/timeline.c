@@ -1,5 +1,5 @@
 /* Timelines for operators and tenants: permission, duration, answers. Owns struct timeline. Records
- * are passed on without interpretation. RULES.md: K54. */
+ * are sent to the caller without interpretation. RULES.md: K54. */
 #include "svc/coordinator/timeline/timeline.h"
 
 #include "svc/base/cleanup.h"
@@ -158,8 +158,8 @@ static int next_init(struct next *next, const struct timeline *tl)
     return is_whole ? 0 : -ENOMEM;
 }
 
-/* Adds the tensors that the caller does not know: the last ones of the job, because numbers ascend.
- * Returns whether all of them fitted. */
+/* Adds the tensors whose names the caller does not have. Numbers ascend, so these are the last
+ * tensors of the job. Returns whether the message had room for all of them. */
 static bool add_tensors(struct timeline *tl, const struct job *job, struct next *next)
 {
     size_t at = job->tensors_count;

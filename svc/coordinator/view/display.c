@@ -1,6 +1,6 @@
 /* Passes the service's state to the display at intervals, and sends the display's report to
- * operators. Owns the timers. Never blocks for the display. At most a hundredth of the
- * coordinator's time is spent on states (K18). */
+ * operators. Owns the timers. Never blocks because of the display. At most a hundredth of the
+ * coordinator's time is spent on building states (K18). */
 #include "svc/coordinator/view/display.h"
 
 #include "svc/coordinator/measure/measure.h"
@@ -12,7 +12,7 @@
 #include <sys/epoll.h>
 
 #define SHOW_NS NS_PER_S /* shortest time between two states */
-#define REPORT_ROOM 1024 /* bytes of a message in addition to the text */
+#define REPORT_ROOM 1024 /* bytes that a message needs in addition to the text of the report */
 #define SHOW_COST 100    /* shortest pause, as a multiple of the time for building a state */
 /* Factor by which the pause grows at most while no job trains, joins or ends. */
 #define SHOW_IDLE_TIMES 8
@@ -21,7 +21,7 @@ struct showing {
     struct service *service;
     struct source source;
     struct timer run_timer, timer;
-    uint64_t shown_ns;   /* time at which the last state was passed on */
+    uint64_t shown_ns;   /* time at which the last state was passed to the display */
     uint64_t pause_ns;   /* usual pause after the last state */
     uint32_t idle_shows; /* number of consecutive states without training */
 };
@@ -95,8 +95,8 @@ static void send_report(struct peer *p, const envelope *request, char *text, siz
     peer_reply(p, request->id, REPORT_REPLY, report_reply, .text = {bytes, (uint8_t *)text});
 }
 
-/* Builds a new state if the last one is old. This costs as much as requests for status and jobs,
- * which any peer may send. */
+/* Sends the report. If the last state is old, a new state is built first. A new state costs as much
+ * as requests for status and jobs, which any peer may send. */
 void report_handle(struct peer *p, const envelope *request)
 {
     struct service *s = p->service;

@@ -9,10 +9,10 @@
 
 struct display {
     void *context;
-    uint64_t period_ns; /* time between two states that are passed to show(); 0: 1 s */
+    uint64_t period_ns; /* time between two calls of show(); 0: 1 s */
     int fd;             /* descriptor that is readable when run() has work; -1: none */
-    /* Does pending work without blocking. Returns the time in ns at which it must be called again;
-     * UINT64_MAX: not before fd is readable. */
+    /* Does pending work without blocking. Returns the time in ns at which the function must be
+     * called again; UINT64_MAX: no call is needed before fd is readable. */
     uint64_t (*run)(void *context);
     /* Receives the service's state: status and jobs as an operator sees them, without ranks and
      * limits of jobs. The display owns both messages from then on. */
@@ -27,11 +27,11 @@ struct service;
 
 int display_create(struct service *s);
 void display_destroy(struct service *s);
-/* Begins to pass states to the display, if the options have one. */
+/* Begins to pass states to the display. Does nothing if the options have no display. */
 int display_start(struct service *s);
 /* Ends a long pause between states. The next state follows after the usual pause. */
 void display_wake(struct service *s);
-/* Ends the display, if there is one. */
+/* Ends the display. Does nothing if the options have no display. */
 void display_end(struct service *s);
 
 struct peer;

@@ -64,8 +64,8 @@ static struct explained_part part_of(const struct tensor *tensor, const struct p
                                    .tensor = tensor};
 }
 
-/* Scales the tensors' times, which were measured once, to the present lane time. If no times are
- * known, bytes are used instead. */
+/* Scales the times of tensors, which were measured once, to the present lane time. If no times of
+ * tensors are known, lane time is divided in proportion to bytes. */
 static int scale_parts(const struct job *job, struct explained_part *parts, size_t count)
 {
     _cleanup_free_ double *lane_ns = calloc(2 * job->shares_count + 1, sizeof *lane_ns);
@@ -212,7 +212,8 @@ static int add_lanes(const struct job *job, const struct residents *residents,
 
 /* --- jobs --- */
 
-/* Sums the newest counters of copies. The other fields stay 0. */
+/* Sums the newest counters of replicas over the lanes of the job. All other fields of the result
+ * stay 0. */
 static WIRE(JobUse) * count_copies(const struct job *job)
 {
     WIRE(JobUse) *sum = malloc(sizeof *sum);
@@ -275,7 +276,7 @@ static int add_job(const struct job *job, const struct residents *residents, siz
     if (!to)
         return -ENOMEM;
     *to = MESSAGE_PART(ExplainedJob, explained_job);
-    /* the incomplete job is added, so that it is freed with the reply */
+    /* an incomplete job is added as well, so that it is freed with the reply */
     reply->jobs[reply->n_jobs++] = to;
     int error = add_figures(job, residents, bytes_left, to) ?: add_lanes(job, residents, to);
     return error < 0 ? error : add_tasks(job, to);

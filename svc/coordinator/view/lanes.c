@@ -16,8 +16,8 @@ static void add_use(WIRE(LaneUse) * shown, const WIRE(JobUse) * use)
     shown->cpu_ns = shown->busy_ns;
 }
 
-/* Computes the use of a lane by one tenant's jobs. Jobs of other tenants are added up in one row
- * without a number. So a tenant learns only its own part of the lane's time. */
+/* Computes the use of a lane by one tenant's jobs. The jobs of other tenants are summed in one row
+ * without a number, so a tenant learns only its own part of the lane's time. */
 static WIRE(LaneUse) * own_use(struct pool *pool, const struct lane *lane,
                                const WIRE(LaneUse) * use, const struct tenant *only)
 {

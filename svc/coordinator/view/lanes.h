@@ -9,8 +9,8 @@
 /* Builds a row of the reply. Returns NULL if memory is missing; `failed` of the pool is then
  * set. */
 WIRE(LaneView) * view_lane(struct pool *pool, const struct lane *lane, const struct tenant *only);
-/* Returns whether the reply contains this lane: all lanes if `only` is NULL, otherwise those with
- * pieces of this tenant. */
+/* Returns whether the reply contains this lane. `only` NULL: the reply contains all lanes.
+ * Otherwise it contains the lanes with pieces of this tenant. */
 bool view_lane_is_shown(const struct lane *lane, const struct tenant *only);
 
 #endif

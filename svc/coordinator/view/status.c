@@ -1,5 +1,5 @@
-/* Replies to `gradpool status` and `gradpool jobs`. Counters are first requested from the
- * aggregators. An aggregator that does not answer in time is shown with its last counters. Each
+/* Replies to `gradpool status` and `gradpool jobs`. The coordinator first requests counters from
+ * the aggregators. If an aggregator does not answer in time, its last counters are shown. Each
  * answer is built in a turn of the requesting peer, which is charged for the time (K99). */
 #include "svc/coordinator/view/status.h"
 
@@ -35,7 +35,8 @@ struct view {
 
 /* --- figures --- */
 
-/* Adds the counters of the newest round. Lanes that report an older round are skipped. */
+/* Adds the counters of a lane if they are from the newest round of any lane. Older counters are
+ * skipped, and a newer round replaces the sum. */
 static void add_measured(WIRE(JobUse) * total, const WIRE(JobUse) * use)
 {
     if (use->squares_round < total->squares_round)
@@ -90,8 +91,8 @@ static int compare_places(const void *a, const void *b)
     return by_lane ? by_lane : compare_numbers(&left->task, &right->task);
 }
 
-/* Lists the job's tasks, each once, sorted by lane. Returns their number. The caller frees the
- * list. */
+/* Lists the tasks of the job without repetitions, sorted by lane. Returns their number. The caller
+ * frees the list. */
 static size_t places_of(const struct job *job, struct place **ret_places)
 {
     size_t count = 0, different = 0;
@@ -185,7 +186,8 @@ static void fill_tasks(const struct service *s, const struct tenant *only,
     }
 }
 
-/* Adds the recorded events. Only operators may see them, because they name jobs of all tenants. */
+/* Adds the recorded events. Only operators may see events, because events name jobs of all
+ * tenants. */
 static void fill_events(struct pool *pool, const struct service *s, WIRE(StatusReply) * reply)
 {
     uint64_t ever = s->events->count, first = ever > EVENTS_KEPT ? ever - EVENTS_KEPT : 0;
@@ -296,7 +298,7 @@ static void fill_lanes(struct pool *pool, const struct job *job, WIRE(JobView) *
     fill_counts(pool, job, view->use);
 }
 
-/* Sets the values that only lanes know. Each is the largest value of any lane. */
+/* Sets the uses of limits that only lanes know: for each limit, the largest value of any lane. */
 static void add_lent(const struct job *job, struct quota *quota)
 {
     WIRE(JobUse) use = MESSAGE_PART(JobUse, job_use, .job_id = job->id);
@@ -362,7 +364,7 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
         view->tensor_bytes += tensor_bytes(job->tensors[i], job->tensors[i]->elements);
     view_add_profile(view, job, residents);
     fill_lanes(pool, job, view);
-    /* pool->failed has the error */
+    /* pool->failed is set after an error */
     (void)table_views_add(job, take_from_pool, pool, tables_bytes, view);
     (void)stage_view_add(job, take_from_pool, pool, view);
     (void)slots_view_job(job, take_from_pool, pool, view);
@@ -374,7 +376,8 @@ static WIRE(JobView) * job_view(struct pool *pool, const struct job *job,
 }
 
 /* Adds the rows. A tenant sees its own jobs, an operator all jobs. `reader` is NULL for the
- * display, which sees all jobs without ranks and limits, the largest parts of a row. */
+ * display. The display sees all jobs, but no ranks and limits, which are the largest parts of a
+ * row. */
 static void fill_jobs(struct pool *pool, struct service *s, const struct peer *reader,
                       const char *name, WIRE(JobsReply) * reply)
 {
@@ -489,7 +492,7 @@ static envelope *received(const envelope *e)
     return gradpool__wire__envelope__unpack(NULL, bytes, packed);
 }
 
-/* Packs and unpacks the messages to copy them, because the state to which the originals point may
+/* Packs and unpacks the messages to copy them, because the objects to which the originals point may
  * change. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs)
 {

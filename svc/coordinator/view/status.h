@@ -11,13 +11,14 @@ struct residents;
 /* Sets round times, losses and limits of a job in the replies to `jobs` and `explain`. */
 void view_add_profile(WIRE(JobView) * view, const struct job *job,
                       const struct residents *residents);
-/* Creates a StatusReply and a JobsReply for the display from the last measurements. They show an
- * operator's view, without ranks and limits of jobs. The caller owns both. Returns 0 or -ENOMEM. */
+/* Creates a StatusReply and a JobsReply for the display from the last measurements. The replies
+ * show an operator's view, without ranks and limits of jobs. The caller owns both replies. Returns
+ * 0 or -ENOMEM. */
 int view_build(struct service *s, envelope **ret_status, envelope **ret_jobs);
-/* Marks the requests that wait for this or an earlier measurement as ready. Each is answered in a
- * turn of its peer. */
+/* Called when a measurement has ended. Marks the requests that wait for measurement `look`, or for
+ * an earlier one, as ready. Each ready request is answered in the next turn of its peer. */
 void view_look_over(struct service *s, uint64_t look);
-/* Answers one ready request of the peer. Returns false if none was ready. */
+/* Answers one ready request of the peer. Returns false if no request was ready. */
 bool view_answer(struct peer *p);
 void view_handle_status(struct peer *p, const envelope *message);
 void view_handle_jobs(struct peer *p, const envelope *message);

@@ -1,5 +1,5 @@
 /* Prints snapshots (svc/view) and replies, as text and as JSON. All functions return 0, -ENOMEM, or
- * -EIO if writing failed. */
+ * -EIO if the output could not be written. */
 #ifndef GRADPOOL_OPS_ANSWER_ANSWER_H
 #define GRADPOOL_OPS_ANSWER_ANSWER_H
 
@@ -33,7 +33,8 @@ int ops_top_text(const struct snapshot *s, FILE *out);
 int ops_explain_text(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 int ops_explain_json(const Gradpool__Wire__ExplainReply *reply, FILE *out);
 
-/* Print the lanes on which a job would be placed, and the losses of this job and others. */
+/* Print the lanes on which a job would be placed, and the predicted losses of this job and of other
+ * jobs. */
 int ops_plan_text(const Gradpool__Wire__PlanReply *plan, FILE *out);
 int ops_plan_json(const Gradpool__Wire__PlanReply *plan, FILE *out);
 

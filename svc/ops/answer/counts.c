@@ -1,5 +1,5 @@
-/* Owns the words for counts of rounds. `gradpool jobs` and `gradpool explain` use the same
- * words. */
+/* Texts for counts of rounds with backup workers. `gradpool jobs` and `gradpool explain` use the
+ * same texts. */
 #include "svc/ops/answer/counts.h"
 
 #include "svc/base/text.h"

@@ -1,5 +1,5 @@
-/* Owns the words for sites and for jobs of pools. `gradpool jobs` and `gradpool explain` use the
- * same words. */
+/* Texts for sites and for jobs of pools. `gradpool jobs` and `gradpool explain` use the same
+ * texts. */
 #include "svc/ops/answer/pools.h"
 
 #include "svc/base/text.h"
@@ -65,7 +65,8 @@ int pools_print(const struct view_pools *pools, FILE *out)
     return error ?: pools_print_sites(pools, out);
 }
 
-/* Prints the decision without control bytes, because it may contain a text of a pool. */
+/* Prints the decision without control bytes, because the decision may contain a text that a pool
+ * has sent. */
 void pools_print_job(const struct view_pool_job *job, FILE *out)
 {
     char *tamed = strdup(job->decision);

@@ -1,5 +1,5 @@
-/* Owns the words for tables of keyed rows. `gradpool jobs`, `gradpool explain` and `gradpool table`
- * use the same words. */
+/* Texts for tables of keyed rows. `gradpool jobs`, `gradpool explain` and `gradpool table` use the
+ * same texts. */
 #include "svc/ops/answer/row_tables.h"
 
 #include "svc/base/text.h"
@@ -36,7 +36,8 @@ static void row_table_add(struct table *text, const struct view_table *t)
                     row_table_behind(t));
 }
 
-/* Prints the reason of a failure without control bytes, because a user chooses the table's name. */
+/* Prints the reason of a failure without control bytes, because the reason may contain the table's
+ * name, which a user has chosen. */
 static int row_table_print_failure(const struct view_table *t, FILE *out)
 {
     char *tamed = *t->failure ? strdup(t->failure) : NULL;

@@ -7,8 +7,8 @@
 
 #include <stdio.h>
 
-/* Prints one row for each table, then the reason of each failed table, and the number of tables
- * that were left out. Returns 0, -ENOMEM or -EIO. */
+/* Prints one row for each table, then the reason for the failure of each failed table, and the
+ * number of tables that were left out. Returns 0, -ENOMEM or -EIO. */
 int row_tables_print(const struct view_tables *tables, FILE *out);
 /* Adds the member "tables" to the object of a job, and "tables_left_out" if some tables were left
  * out. */

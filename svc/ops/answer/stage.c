@@ -1,4 +1,4 @@
-/* Owns the words for stages. `gradpool jobs` and `gradpool explain` use the same words. */
+/* Texts for stages. `gradpool jobs` and `gradpool explain` use the same texts. */
 #include "svc/ops/answer/stage.h"
 
 #include "svc/base/text.h"

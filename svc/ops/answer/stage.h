@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Prints a line. Returns 0 or -ENOMEM. */
+/* Prints one line about the stage. Returns 0 or -ENOMEM. */
 int stage_print(const struct view_stage *stage, FILE *out);
 json_t *stage_json(const struct view_stage *stage, int *error);
 

@@ -1,4 +1,4 @@
-/* Table with columns as wide as their widest cell. Numbers are right-aligned, words
+/* A table whose columns are as wide as their widest cell. Numbers are right-aligned, words
  * left-aligned. */
 #ifndef GRADPOOL_OPS_ANSWER_TABLE_H
 #define GRADPOOL_OPS_ANSWER_TABLE_H
@@ -11,7 +11,7 @@
 #define TABLE_COLUMNS_MAX 20
 
 struct table {
-    char **cells; /* cells row by row, from the titles on */
+    char **cells; /* array of cells, row by row, beginning with the titles */
     size_t columns, count;
     int error; /* -ENOMEM: a cell could not be stored */
 };

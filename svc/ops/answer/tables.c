@@ -102,7 +102,7 @@ static void add_lanes(struct table *table, const struct view_job *job)
     table_add(table, "%s", cell);
 }
 
-/* Columns that are shown if at least one job has a value. */
+/* The optional columns. A column is shown if at least one job has a value for it. */
 struct job_columns {
     bool has_tables, has_counts;
 };

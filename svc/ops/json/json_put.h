@@ -1,5 +1,5 @@
-/* Builds JSON member by member. If a member cannot be created, `error` is set to -ENOMEM and not
- * changed afterwards. Only this header, and files that name members, include jansson. */
+/* Builds JSON member by member. If a member cannot be created, `error` is set to -ENOMEM, and later
+ * calls leave it unchanged. Only this header, and files that name members, include jansson. */
 #ifndef GRADPOOL_OPS_JSON_JSON_PUT_H
 #define GRADPOOL_OPS_JSON_JSON_PUT_H
 

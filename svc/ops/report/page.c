@@ -1,5 +1,5 @@
-/* Parts of report pages. Owns their style. Every name is escaped, and a page refers to nothing
- * outside itself (O9). */
+/* Parts of report pages. Owns the style of the pages. Every name is escaped, and a page refers to
+ * nothing outside itself (O9). */
 #include "svc/ops/report/page.h"
 #include "svc/ops/report/chart.h"
 

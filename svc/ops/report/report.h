@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* Prints one JSON object. `history` NULL: without past values. Returns 0, -ENOMEM or -EIO. */
+/* Prints one JSON object. `history` NULL: past values are left out. Returns 0, -ENOMEM or -EIO. */
 int report_json(const struct snapshot *s, const struct history *history, FILE *out);
 
 /* Prints one HTML page without scripts, which loads no fonts or pictures. Returns 0 or -EIO. */

@@ -26,8 +26,8 @@ static void print_cores(const struct view_cores *c, FILE *out)
           out);
 }
 
-/* Prints the mean use of cores since the start. The service may be idle now, so the present use
- * could mislead. */
+/* Prints the mean use of cores since the start. The present use alone could mislead, because the
+ * service may be idle now. */
 static void print_mean(const struct view_cores *c, FILE *out)
 {
     char used[FIGURE_BYTES];

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Both print to `out`. They return 0, -ENOMEM or -EIO. */
+/* Both functions print to `out`. They return 0, -ENOMEM or -EIO. */
 int run_report_json(const struct view_run *run, FILE *out);
 int run_report_page(const struct view_run *run, FILE *out);
 

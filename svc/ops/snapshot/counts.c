@@ -1,4 +1,5 @@
-/* Owns the layout of a copy: one allocation, with the ranks behind the counts. */
+/* Copies counts from a message. A copy is one block of memory: the counts, followed by the
+ * ranks. */
 #include "svc/ops/snapshot/counts.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* Ring of ended jobs. Owns copies of their names. Rates, shares of cores and predictions are never
- * shown, because only a running job has them. */
+/* Ring of ended jobs. Owns copies of the jobs' names. The rates, shares of cores and predictions of
+ * an ended job are unknown. */
 #include "svc/ops/snapshot/ended.h"
 
 #include <math.h>

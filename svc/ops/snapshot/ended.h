@@ -9,9 +9,11 @@
 #define ENDED_KEPT_S (6 * 3600.0)
 #define ENDED_NAME_BYTES 128
 
-/* A job that has ended. Must not be moved in memory, because `view` has pointers into it. */
+/* A job that has ended. The struct must not be moved in memory, because `view` has pointers into
+ * the struct. */
 struct ended_job {
-    struct view_job view; /* without lanes, ranks and limits; rates and shares are NAN */
+    /* last view of the job, without lanes, ranks and limits; rates and shares are NAN */
+    struct view_job view;
     char tenant[ENDED_NAME_BYTES], job[ENDED_NAME_BYTES], state[32];
     double at_s; /* time of the first snapshot without the job, on the clock of uptime_ns */
 };

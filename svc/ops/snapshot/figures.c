@@ -123,8 +123,8 @@ const char *job_label(const struct view_job *job, char buffer[JOB_LABEL_BYTES])
     return buffer;
 }
 
-/* Returns the part that follows `last` in the order of falling shares, or NULL. Parts with the same
- * share keep their order. */
+/* Returns the part that comes after `last` when parts are sorted by falling share, or NULL. Parts
+ * with equal shares keep their order. */
 static const struct view_part *next_part(const struct view_lane *lane, const struct view_part *last)
 {
     const struct view_part *best = NULL;

@@ -40,8 +40,8 @@ static struct view_moment settle(struct history *h)
 }
 
 /* Adds a snapshot to the sums. The times between snapshots differ, so each snapshot is weighted by
- * its time. `used` is a mean since the previous snapshot. All other values are momentary, so two
- * adjacent snapshots each count for half of the time between them. */
+ * its time. `used` is a mean over the time since the previous snapshot. All other values are
+ * momentary, so each of two adjacent snapshots counts for half of the time between them. */
 static void sum_up(struct history *h, double at_s, const struct view_cores *cores)
 {
     double elapsed_s = at_s - h->last.at_s;

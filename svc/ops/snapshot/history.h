@@ -1,5 +1,6 @@
-/* Cores over the time since the start, in bounded memory. When the ring is full, adjacent samples
- * are merged, and new samples are taken half as often. Also has the ring of ended jobs. */
+/* Cores over the time since the start, in bounded memory. When the ring of samples is full,
+ * adjacent samples are merged, and new samples are taken half as often. The struct also contains
+ * the ring of ended jobs. */
 #ifndef GRADPOOL_OPS_SNAPSHOT_HISTORY_H
 #define GRADPOOL_OPS_SNAPSHOT_HISTORY_H
 

@@ -1,4 +1,4 @@
-/* Owns the layout of a copy: one allocation. */
+/* Copies sites, and jobs of pools, from a message. A copy is one block of memory. */
 #include "svc/ops/snapshot/pools.h"
 
 #include <errno.h>

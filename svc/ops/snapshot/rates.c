@@ -132,8 +132,8 @@ static void add_part(struct view_job *job, const struct view_part *part)
     add(&job->cores_allocated, part->share);
 }
 
-/* Adds the cores of a job. `own_only`: the reader is a tenant and may see only its own jobs, so the
- * allocated and used cores are those of these jobs. */
+/* Adds the cores of a job to the sums. `own_only`: the reader is a tenant and may see only its own
+ * jobs, so the allocated and used cores are sums over these jobs. */
 static void add_job(struct view_cores *cores, const struct view_job *job, bool own_only)
 {
     if (strcmp(job->state, "failed") == 0)

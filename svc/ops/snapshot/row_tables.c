@@ -1,5 +1,5 @@
-/* Owns the layout of a copy: one allocation. The largest clock is never below the minimum, even if
- * the message contains such values. */
+/* Copies tables of keyed rows from a message. A copy is one block of memory. The largest clock of a
+ * copy is never below the minimum clock, even if the message has such values. */
 #include "svc/ops/snapshot/row_tables.h"
 
 #include "svc/channel/table_spec.h"

@@ -9,7 +9,8 @@
  * out. The caller frees the result with free(). Returns 0 or -ENOMEM. */
 int row_tables_view(const Gradpool__Wire__JobView *job, struct view_tables **ret_tables);
 
-/* Returns by how many clocks the slowest rank is behind the fastest one; 0: no rank is behind. */
+/* Returns the difference between the clocks of the fastest and the slowest rank; 0: all ranks have
+ * the same clock. */
 static inline uint64_t row_table_behind(const struct view_table *table)
 {
     return table->is_counted ? table->largest_clock - table->minimum_clock : 0;

@@ -86,7 +86,7 @@ static void take_lane(const WIRE(LaneView) * lane, struct view_part *parts,
     take_parts(lane->use, parts, ret_lane);
     ret_lane->cpu_ns = lane->use->cpu_ns;
     ret_lane->arena_bytes = lane->use->arena_bytes;
-    /* The lane's own counters include ended jobs. */
+    /* The lane's own counter is used, because it includes ended jobs. */
     ret_lane->use.busy_ns = lane->use->busy_ns;
     ret_lane->use.rounds = lane->use->rounds;
     ret_lane->use.pushed_bytes = lane->use->pushed_bytes;

@@ -20,7 +20,7 @@ struct snapshot {
 /* Creates a snapshot, which owns both replies after success. A NULL reply results in an empty view.
  * Returns 0, -EBADMSG if a reply has another kind (such as a failure), or -ENOMEM. */
 int snapshot_create(envelope *status_reply, envelope *jobs_reply, struct snapshot **ret_snapshot);
-/* NULL is allowed. */
+/* Frees the snapshot. NULL is allowed. */
 void snapshot_destroy(struct snapshot *s);
 
 /* Finds a job. Returns NULL if it is unknown, or if the reader may not see it. */

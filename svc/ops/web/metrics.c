@@ -1,6 +1,6 @@
-/* Metrics of a snapshot. Owns names, units and the maximum numbers of series. An unknown value is
- * left out (O4). A counter starts at the start of its process. A lane or job that has ended has no
- * series; no other counter decreases (O6). */
+/* Metrics of a snapshot. Owns the names, units and maximum numbers of series. An unknown value is
+ * left out (O4). A counter begins at 0 when the counting process starts. After the end of a lane or
+ * job its series are left out; all other counters never decrease (O6). */
 #include "svc/ops/web/metrics.h"
 
 #include "svc/ops/snapshot/figures.h"
@@ -90,8 +90,8 @@ struct lane_metric {
     double (*value)(const struct view_lane *lane);
 };
 
-/* Returns NAN for a lane without counters, as after a start of the coordinator, because 0 would
- * mean a restart of the lane. */
+/* Returns NAN for a lane without counters, as after a start of the coordinator. Prometheus would
+ * treat the value 0 as a restart of the lane. */
 static double known(const struct view_lane *lane, double value)
 {
     return lane->is_measured ? value : NAN;

@@ -6,11 +6,12 @@
 
 #include <stdio.h>
 
-/* Maximum numbers of printed series. The number of series in excess is a metric of its own. */
+/* Maximum numbers of printed series. A metric of its own has the number of series that were left
+ * out. */
 #define METRICS_AGGREGATORS_MAX 1024
 #define METRICS_LANES_MAX 4096
 #define METRICS_JOBS_MAX 1000
-#define METRICS_LANE_JOBS_MAX 10000 /* jobs on lanes, summed over all lanes */
+#define METRICS_LANE_JOBS_MAX 10000 /* maximum number of printed pairs of a job and a lane */
 
 /* Prints all metrics. `version`: version of the program. Returns 0 or -EIO. */
 int metrics_print(const struct snapshot *s, const char *version, FILE *out);

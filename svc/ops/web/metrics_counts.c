@@ -1,4 +1,5 @@
-/* Metrics of jobs with backup workers: a family over all jobs, then a family over their ranks. */
+/* Metrics of jobs with backup workers: first the metrics of the jobs, then the metrics of the
+ * ranks. */
 #include "svc/ops/web/metrics_counts.h"
 
 #include "svc/ops/snapshot/counts.h"

@@ -6,9 +6,10 @@
 
 #include <stdio.h>
 
-#define METRICS_JOB_RANKS_MAX 10000 /* printed ranks, of all jobs */
+#define METRICS_JOB_RANKS_MAX 10000 /* maximum number of printed ranks, over all jobs */
 
-/* Returns the number of all ranks of jobs with backup workers. */
+/* Prints the metrics. Returns the number of all ranks of jobs with backup workers, printed or
+ * not. */
 size_t metrics_print_counts(const struct snapshot *s, FILE *out);
 
 #endif

@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Prints help and type of a metric, whose name has no "gradpool_" in front. */
+/* Prints help and type of a metric. `name` is the name of the metric without "gradpool_". */
 void metrics_family(FILE *out, const char *name, const char *type, const char *help);
 /* Prints one label. */
 void metrics_label(FILE *out, const char *name, const char *value);

@@ -1,4 +1,5 @@
-/* Slots of sites by state, and resizes of jobs by kind. A service without a site prints none. */
+/* Metrics of sites: slots by state, and resizes of jobs by kind. Nothing is printed for a service
+ * without a site. */
 #include "svc/ops/web/metrics_pools.h"
 
 #include "svc/ops/snapshot/pools.h"

@@ -6,7 +6,8 @@
 
 #include <stdio.h>
 
-/* Prints all sites: an option of the service names them, so they are few. */
+/* Prints the metrics of all sites. The number of sites is small, because an option of the service
+ * names them. */
 void metrics_print_pools(const struct snapshot *s, FILE *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* A family of metrics for each figure, with a series for each table of each job. */
+/* Metrics of tables of keyed rows. Each metric has one series for each table of each job. */
 #include "svc/ops/web/metrics_tables.h"
 
 #include "svc/ops/snapshot/row_tables.h"

@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-#define METRICS_TABLES_MAX 10000 /* printed tables, of all jobs */
+#define METRICS_TABLES_MAX 10000 /* maximum number of printed tables, over all jobs */
 
-/* Returns the number of all tables. */
+/* Prints the metrics. Returns the number of all tables, printed or not. */
 size_t metrics_print_tables(const struct snapshot *s, FILE *out);
 
 #endif

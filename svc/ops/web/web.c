@@ -1,5 +1,5 @@
-/* Connections of the web server: their number and their duration. Owns the sockets until
- * libmicrohttpd has them, and all deadlines. Never blocks. A slow reader uses one of
+/* Connections of the web server: their number and their duration. Owns each socket until the socket
+ * is passed to libmicrohttpd, and owns all deadlines. Never blocks. A slow reader uses one of
  * WEB_CONNECTIONS_MAX connections until its deadline, and delays no other reader (O7). */
 #include "svc/ops/web/web.h"
 
@@ -38,7 +38,7 @@ struct web {
     int listen_fd, epoll_fd;
     bool is_full; /* no more connections are possible, so the listening socket is not watched */
     struct MHD_Daemon *daemon;
-    struct list visitors; /* oldest first */
+    struct list visitors; /* open connections, oldest first */
     size_t visitors_count;
     struct visitor *arriving;
     struct web_pages *pages;
@@ -59,7 +59,7 @@ static int read_address(const char *address, struct endpoint *ret_endpoint, stru
     return 0;
 }
 
-/* Called inside MHD_add_connection(), and at the end of a connection. */
+/* Called when a connection begins, inside MHD_add_connection(), and when a connection ends. */
 static void notice(void *context, struct MHD_Connection *connection, void **visitor,
                    enum MHD_ConnectionNotificationCode what)
 {
@@ -218,8 +218,8 @@ static uint64_t end_overdue(struct web *web, uint64_t now_ns)
     return UINT64_MAX;
 }
 
-/* Sets whether epoll watches the listening socket. While no more connections are possible, new ones
- * wait in its queue. */
+/* Sets whether epoll watches the listening socket. While no more connections are possible, new
+ * connections wait in the queue of this socket. */
 static void set_full(struct web *web, bool is_full)
 {
     struct epoll_event event = {.events = is_full ? 0 : EPOLLIN};

@@ -1,6 +1,6 @@
-/* The service over HTTP, read-only: /metrics, /report, /report.json and /healthz. All show the
- * newest snapshot. The caller waits on one descriptor and calls web_run(). The server has no thread
- * and never blocks. README: O7 to O9. */
+/* The service over HTTP, read-only: /metrics, /report, /report.json and /healthz. All pages show
+ * the newest snapshot. The caller waits for one descriptor and calls web_run(). The server has no
+ * thread and never blocks. README: O7 to O9. */
 #ifndef GRADPOOL_OPS_WEB_WEB_H
 #define GRADPOOL_OPS_WEB_WEB_H
 

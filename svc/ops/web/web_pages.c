@@ -1,6 +1,7 @@
 /* Pages of the newest snapshot. A page is created at the first request after a new snapshot. All
- * readers share its bytes, so CPU time and memory do not depend on the number of readers (O8). Owns
- * the snapshot, the history and the answers. Only method and path of a request are used (O9). */
+ * readers receive the same bytes, so CPU time and memory do not depend on the number of readers
+ * (O8). Owns the snapshot, the history and the answers. Only method and path of a request are used
+ * (O9). */
 #include "svc/ops/web/web_pages.h"
 
 #include "svc/ops/report/report.h"
@@ -27,7 +28,8 @@ struct web_pages {
     const char *version;
     struct snapshot *now; /* NULL: no snapshot yet */
     struct history history;
-    struct MHD_Response *made[PAGES]; /* answers created from `now`; NULL: not requested yet */
+    /* answers that were created from `now`; NULL: the page was not requested yet */
+    struct MHD_Response *made[PAGES];
     struct MHD_Response *not_yet, *not_here, *not_so;
 };
 
