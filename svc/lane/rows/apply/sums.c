@@ -249,8 +249,8 @@ static void push_count_skipped(struct row_request *push, uint32_t rows, uint64_t
     push->detail += rows;
 }
 
-/* Counts the row for the pushes whose gradients are not finite; if all gradients are finite, for
- * all pushes. Returns the number of gradients that are not finite. */
+/* Counts the row for the pushes whose gradients are not finite, or with `all` for every push that
+ * has the key. Returns the number of these pushes. */
 static uint32_t sums_count_mapped(struct row_apply *apply, uint32_t key, bool all)
 {
     const struct stripe *s = apply->stripe;

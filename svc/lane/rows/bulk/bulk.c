@@ -183,7 +183,7 @@ int bulk_read(struct lane *lane, uint32_t job, uint32_t id, uint32_t shard, uint
     return 0;
 }
 
-/* Stores one row. `store`: state of the import after the last row. */
+/* Stores one row of an import in its shard. */
 static int bulk_put(const struct lane_table *table, const char *row)
 {
     uint64_t key, mixed;
