@@ -270,7 +270,7 @@ static int table_fill(struct lane_tables *tables, struct lane_table *table,
         return error;
     *table->terms = *terms;
     table->inherits = terms->consistency == TABLE_TERMS_INHERIT;
-    /* initial consistency, initial consistency, until the first stage begins begins */
+    /* initial consistency, until the first stage begins */
     if (table->inherits)
         table->terms->consistency = TABLE_TERMS_BSP;
     table_init_requests(table);

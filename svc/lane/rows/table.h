@@ -9,7 +9,7 @@ struct lane_table_spec {
     uint32_t id; /* number of the table in the job */
     const char *name;
     const struct table_terms *terms;
-    uint64_t salt; /* salt salt of mixed keys */
+    uint64_t salt; /* salt of mixed keys */
 };
 struct lane_shard_spec {
     uint32_t number, epoch;

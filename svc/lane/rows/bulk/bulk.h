@@ -13,8 +13,8 @@ struct bulk_standing {
     /* BSP: all earlier clocks are applied; otherwise the smallest clock of the members */
     uint64_t clock;
     uint64_t steps;   /* number of updates of the table, for rules that count them */
-    uint64_t rows;    /* number of rows number of rows on this lane */
-    size_t row_bytes; /* bytes bytes of a row in bulk_read() and bulk_write() */
+    uint64_t rows;    /* number of rows on this lane */
+    size_t row_bytes; /* bytes of a row in bulk_read() and bulk_write() */
 };
 /* Stops the updates of the table. With BSP, the lane still applies clocks before `clock`. The lane
  * also completes the clock or push that has begun; a later call returns whether the hold has begun.
