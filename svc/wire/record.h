@@ -113,10 +113,11 @@ enum record_standing {
     RECORD_TAKES = 5,
 };
 
-/* A run of `count` outputs. Output i is a copy of the input of rank source + i; if `source` is
- * RECORD_SOURCE_RESULT, the only output is the result. Output i is written at offset + i * stride
- * of the region. A sum, a broadcast and a gather need one run each. In a gather `source` is the
- * first rank in the tensor's set. */
+/* A run of `count` outputs. If `source` is RECORD_SOURCE_RESULT, the run has one output, which is
+ * the result. Otherwise output i is a copy of input i, counted from rank `source` on among the
+ * inputs that the operation sends to this worker. Output i is written at offset + i * stride of the
+ * region. A sum, a broadcast and a gather need one run each. In a gather `source` is the first rank
+ * in the tensor's set. */
 #define RECORD_SOURCE_RESULT 0xffffffffu
 struct record_output {
     uint32_t source;
