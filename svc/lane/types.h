@@ -75,8 +75,7 @@ struct piece {
     bool is_held;
     bool is_wished;    /* the piece is to be released after a round (A38) */
     bool is_installed; /* the former owner has sent the number of committed rounds (A28) */
-    /* this lane has served the piece before, for other ranks; `kept` contains the result of round
-     * state_round */
+    /* served on this lane before, for other ranks; `kept` has the result of state_round */
     bool is_regrouped;
     /* operation of the open round; NULL: no rank has announced the round */
     const struct operation *operation;
@@ -110,8 +109,7 @@ struct piece {
     uint64_t ready_ns;
     bool is_at_work;      /* a round has begun and not ended */
     struct traced traced; /* times of the open round, for a timeline */
-    /* error with which every announcement is answered; 0: the piece has not failed */
-    int failure;
+    int failure;          /* error that answers every announcement; 0: no failure */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
     uint64_t put_bytes;   /* received bytes of the state that the former owner sends */
@@ -148,8 +146,7 @@ struct worker {
     struct announcement *holding;
     const void *held; /* receive buffer of that payload */
     struct lending lending;
-    /* number of posted reads and writes of the worker's memory that are not complete */
-    uint32_t posted;
+    uint32_t posted; /* posted reads and writes of its memory that are not complete */
     /* time of the last completion of such an operation, or of the first post (A79) */
     uint64_t answered_ns;
     struct inbox inbox; /* short payloads of this worker for later rounds */
@@ -218,9 +215,7 @@ struct lane_job {
     uint64_t turn_since_ns;
     struct job_looks looks;
     uint64_t busy_ns, pushed_bytes, rounds;
-    /* time between the instant at which a round is ready and its first chunk, summed over the job's
-     * rounds */
-    uint64_t queue_ns;
+    uint64_t queue_ns; /* time for which ready rounds waited for their first chunk, summed */
     struct job_ending ending;
     size_t wished;        /* number of pieces with is_wished (A38) */
     struct piece *worked; /* piece of the last chunk; NULL: the piece was freed */
@@ -289,8 +284,7 @@ static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
 }
-/* Returns the newer of a rank's two announcements; without any announcement, said[0], whose round
- * is 0. */
+/* Returns the newer of a rank's two announcements; said[0], with round 0, if there is none. */
 static inline struct announcement *rank_newest(struct rank *r)
 {
     return &r->said[r->said[0].round < r->said[1].round];
