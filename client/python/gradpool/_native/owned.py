@@ -48,7 +48,8 @@ class Owned:
     def __init__(self, handle):
         self._handle = handle
         self._process = os.getpid()
-        self._users = []        # threads in blocks with the handle; no lock guards the list
+        # threads that are in a block with the handle; no lock protects the list
+        self._users = []
         self._idle = threading.Condition()      # reentrant: a signal's handler may close the object
 
     def is_of_this_process(self):

@@ -21,7 +21,8 @@ from .threads import start
 
 SLICE_MS = 10
 SLOW_S = 0.2
-# Number of the oldest items that are checked each time, and number of others.
+# Number of the oldest items that are checked each time, and number of other items that are checked
+# each time.
 _OLDEST, _OTHERS = 16, 64
 
 
@@ -58,8 +59,8 @@ class _Completer:
 
     def _left_of(self, items):
         """Returns the items to check. If there are many items, most of them are queued behind the
-        oldest items. The oldest items are therefore checked each time, and some of the others, a
-        different part each time."""
+        oldest items. Therefore the oldest items are checked each time, together with a few of the
+        other items, which differ each time."""
         first = _OLDEST + self._turn * _OTHERS
         looked = items[:_OLDEST], items[first:first + _OTHERS]
         self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0
