@@ -27,8 +27,7 @@ enum record_kind {
     RECORD_COMMIT = 2,
     /* lane -> worker: a request has failed; with RECORD_WORD_NONE, the job has failed */
     RECORD_ERROR = 3,
-    /* worker -> lane: requests the ranks for which a request of the worker waits */
-    RECORD_QUERY = 4,
+    RECORD_QUERY = 4,   /* worker -> lane: requests the ranks for which a request waits */
     RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced the round */
     RECORD_TICKET = 6,  /* lane -> worker: the ticket for the next connection */
     RECORD_LEAVE = 7,   /* worker -> lane: goodbye; the connection closes afterwards */
@@ -56,8 +55,7 @@ enum record_kind {
     /* The next four records are for tables (W25). ROWS, worker -> lane: a pull or push of rows. */
     RECORD_ROWS = 17,
     RECORD_CLOCK = 18, /* worker -> lane: a clock of tables has ended; or settings of a table */
-    /* lane -> worker: smallest clock of a table's members; or ranks that have not reached a
-     * clock */
+    /* lane -> worker: smallest clock of a table's members; or ranks that are behind a clock */
     RECORD_CLOCKS = 19,
     RECORD_TAKEN = 20, /* replica lane -> owner: the replica lane has applied blocks of the log */
 };

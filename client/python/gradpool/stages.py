@@ -142,7 +142,7 @@ class Stage:
 
       name, number      number from 1, over all stages of the job
       workers           number of ranks that work
-      place             number of working ranks below this one; None: this rank is idle"""
+      place             number of working ranks below this rank; None: this rank is idle"""
 
     def __init__(self, border, entry):
         self._border, self._entry, self.name = border, entry, entry.name

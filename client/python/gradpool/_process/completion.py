@@ -4,7 +4,7 @@ started at the first item.
 An item has two methods:
 
     waits_for()   the Request that the item needs now; None: it needs the end of another item
-    is_over()     completes the item if that can be done now; False: not yet. Never blocks
+    is_over()     completes the item if possible; False: the item is not complete. Never blocks
 
 The thread sleeps in the library, in the wait of the first item that has a Request. The thread
 detects new and finished items at most SLICE_MS later, and checks items of complete_slowly() every

@@ -28,7 +28,7 @@ class Kept:
 
     rule_of      a parameter's rule
     place        the Place of the model in the job; the optimizer refers to it, too
-    has_stepped  whether lanes have done steps, so that the optimizer's own moments are old"""
+    has_stepped  whether lanes have done steps, which makes the optimizer's own moments outdated"""
 
     def __init__(self, optimizer, rule_of):
         self._optimizer, self._rule_of = optimizer, rule_of
