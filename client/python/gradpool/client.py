@@ -447,7 +447,7 @@ class Job(Owned):
         return run(self, plan, **options)
 
     def clock(self):
-        """Ends this rank's clock in all tables. Never waits. Raises the error of an earlier push."""
+        """Ends this rank's clock in all tables. Never waits. Raises an earlier error of a push."""
         with self._using() as handle:
             check(lib.gp_clock(handle))
             self._rounds.raise_dropped()
