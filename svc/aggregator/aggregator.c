@@ -30,7 +30,7 @@
 /* maximum time without a coordinator, for a process that has neither workers nor copies */
 #define UNUSED_ORPHAN_NS (60 * NS_PER_S)
 #define DESCRIPTORS_PROCESS 16
-/* file descriptors for one lane: about twelve for the lane itself, the rest for its first
+/* file descriptors for one lane: about twelve for the lane itself, and the others for its first
  * workers */
 #define DESCRIPTORS_LANE 24
 
@@ -156,8 +156,8 @@ static size_t lanes_wanted(const struct aggregator *a)
 }
 
 /* Checks the limit on open files at the start, because a lane that cannot open its own descriptors
- * would later fail without a clear reason. Descriptors of workers are not checked: a lane that has
- * none left refuses a worker with a reason. */
+ * would later fail without a clear reason. Descriptors of workers are not checked: a lane without
+ * free descriptors refuses a worker, and sends the reason. */
 static int check_descriptors(const struct aggregator *a, struct err *err)
 {
     char whose[64];
@@ -425,7 +425,7 @@ static void rejoin(struct aggregator *a)
             log_info("this aggregator joined again, as aggregator %u", a->number);
             return;
         }
-        /* The coordinator is ending, and no other aggregator can receive the tasks. */
+        /* The coordinator process is ending, so the tasks cannot move to another aggregator. */
         bool is_stopped = error == -ESHUTDOWN && a->leave_by_ns > 0;
         bool is_refused =
             error == -ESTALE || error == -EKEYREJECTED || error == -EKEYREVOKED || is_stopped;

@@ -18,7 +18,7 @@ struct ahead_wait {
     uint64_t id; /* number of the request */
     uint32_t lane, job;
     uint64_t until_ns, look_ns;
-    /* The last check found the workers ready. The reply is sent after two such checks in a row,
+    /* At the last check the workers were ready. The reply is sent after two such checks in a row,
      * because a worker lends memory only after its connection is open. */
     bool was_ready;
 };

@@ -56,7 +56,9 @@ static int take_welcome(struct aggregator *a, const envelope *reply, struct err 
     for (size_t i = 0; i < a->lanes_count; i++) {
         a->lane_ids[i] = welcome->lanes[i];
         lane_thread_call(a->lanes[i], set_lane_id, &a->lane_ids[i]);
-        if (is_new) /* earlier log lines name the lane by its core */
+        /* the number of the lane is logged once, because earlier log lines name the lane by its
+         * core */
+        if (is_new)
             log_info("lane %u: %s", a->lane_ids[i], lane_thread_about(a->lanes[i]));
     }
     return 0;

@@ -48,8 +48,9 @@ struct aggregator {
     struct recording *recordings;     /* recordings for timelines, newest first */
     /* earliest deadline of a rank that may connect again; 0: no rank is away */
     uint64_t away_due_ns;
-    size_t stats_jobs; /* largest number of jobs on one lane in the last statistics */
-    /* after a signal: deadline for moving tasks and state away; 0: no signal yet */
+    size_t stats_jobs; /* largest number of jobs on one lane in the last reply with statistics */
+    /* after a signal: deadline by which tasks and state should have moved to other aggregators; 0:
+     * the process has received no signal */
     uint64_t leave_by_ns;
     bool is_draining;
     bool is_stale; /* the coordinator has moved the tasks of this process to other aggregators */
@@ -85,8 +86,8 @@ struct memory_coming {
     const struct lane_piece *pieces; /* pieces that will be placed on the lane */
     size_t count;
 };
-/* Prepares memory for the pieces, as far as the host has memory. Returns 0, or -ENOSPC if the
- * memory cgroup has too little left; `ret_text` then has the reason. */
+/* Prepares memory for the pieces, or for some of them if the host has too little memory. Returns 0,
+ * or -ENOSPC if the memory cgroup has too little left; `ret_text` then has the reason. */
 int memory_prepare(struct lane_thread *thread, const struct memory_coming *coming,
                    char ret_text[ERR_TEXT_BYTES]);
 /* Frees prepared memory that the placement did not use. */
@@ -95,7 +96,7 @@ void memory_forget(struct lane_thread *thread);
 void memory_serve_wishes(struct aggregator *a);
 
 /* bulk.c: rows of tables for exports and imports. bulk_knows() returns whether this file handles
- * the request; bulk_serve() returns as serve_answer(). */
+ * the request; bulk_serve() returns the same values as serve_answer(). */
 bool bulk_knows(const envelope *request);
 int bulk_serve(struct aggregator *a, const envelope *request);
 /* Ends the holds of all tables, because the coordinator is away. */
@@ -139,8 +140,8 @@ int ahead_timeout_ms(const struct aggregator *a);
 /* Drops the pending replies, because the coordinator is away. */
 void ahead_abandon(struct aggregator *a);
 
-/* keeping.c: copies of states, both those of other aggregators' lanes and those of this process's
- * lanes. keeping_knows() returns whether this file handles the request. */
+/* keeping.c: copies of states of other aggregators' lanes, which this process stores, and copies of
+ * states of this process's lanes. keeping_knows() returns whether this file handles the request. */
 bool keeping_knows(const envelope *request);
 int keeping_serve(struct aggregator *a, const envelope *request);
 /* Sends the replica holder's requests for tickets to the coordinator. Returns 0 or an error; after
@@ -151,8 +152,8 @@ int keeping_timeout_ms(const struct aggregator *a);
 /* Returns whether lanes of other aggregators write copies to this process. If such a lane is lost,
  * its jobs need these copies. */
 bool keeping_is_used(const struct aggregator *a);
-/* Checks the requests that wait for whole copies, after a copy may have become whole or a piece was
- * dropped. Returns 0 or an error; after an error the coordinator is away. */
+/* Checks the requests that wait for complete copies. Called when a copy may have become complete,
+ * or when a piece was dropped. Returns 0 or an error; after an error the coordinator is away. */
 int keeping_copied(struct aggregator *a);
 /* Drops the pending replies, because the coordinator is away. */
 void keeping_abandon(struct aggregator *a);
@@ -160,7 +161,7 @@ void keeping_abandon(struct aggregator *a);
  * the earlier requests. */
 void keeping_joined(struct aggregator *a);
 
-/* leaving.c: planned end (A71). */
+/* leaving.c: planned end of the process (A71). */
 
 /* Handles a signal: begins the planned end, or ends the process at once. */
 void leaving_signal(struct aggregator *a, uint32_t number);
@@ -213,7 +214,8 @@ struct lane_thread *serve_find_lane(struct aggregator *a, uint32_t id);
     channel_send((a)->channel, &MESSAGE(id, KIND, member, __VA_ARGS__))
 int serve_done(struct aggregator *a, uint64_t id);
 /* serve_reply() answers a request with Done, or with Failure if `result` is a negative errno value.
- * serve_reply_failure() answers with Failure, `code` and `text`. Both return as serve_answer(). */
+ * serve_reply_failure() answers with Failure, `code` and `text`. Both functions return the same
+ * values as serve_answer(). */
 int serve_reply(struct aggregator *a, uint64_t id, int result);
 int serve_reply_failure(struct aggregator *a, uint64_t id, int code, const char *text);
 /* Runs `call` on the lane with this number and returns its result, or -ENOENT if there is no such

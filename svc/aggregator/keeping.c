@@ -1,8 +1,8 @@
 /* Copies of states: this process stores copies for lanes of other aggregators, and other holders
  * store copies for the lanes of this process. Handles requests of the coordinator, and sends the
  * replica holder's requests for tickets. The holder is created on first use, because most
- * aggregators store no copy. Owns the requests that wait for whole copies. svc/lane/RULES.md: A9,
- * A49. */
+ * aggregators store no copy. Owns the requests that wait for complete copies. svc/lane/RULES.md:
+ * A9, A49. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/move/moved_state.h"
 
@@ -14,7 +14,7 @@
 
 #define WAITS_MAX 1024 /* maximum number of pending requests */
 
-/* A request of the coordinator that waits until the copies of these pieces are whole. */
+/* A request of the coordinator that waits until the copies of these pieces are complete. */
 struct copies_wait {
     struct copies_wait *next;
     uint64_t id; /* number of the request */

@@ -8,7 +8,7 @@
 
 #include <signal.h>
 
-/* a tenth of the time is reserved for the last rounds and for the Goodbye */
+/* divisor of the remaining time: a tenth is reserved for the last rounds and for the Goodbye */
 #define RESERVE_PART 10
 #define RESERVE_MOST_NS NS_PER_S
 

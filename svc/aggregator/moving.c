@@ -25,17 +25,19 @@ struct release {
     struct release *next;
     uint64_t id; /* number of the request */
     uint32_t lane, job;
-    /* rows for the reply; filled in when all pieces are frozen */
+    /* arrays for the reply, with one entry for each piece; filled in when all pieces are frozen */
     uint64_t *rounds, *state_bytes, *steps;
-    bool is_recovering; /* for the reply: a piece is recovering */
-    /* used if is_behind: request to the lane for a good time of the release */
+    bool is_recovering; /* a piece is recovering; this flag is sent in the reply */
+    /* request to the lane for a release at a good time; used if is_behind is set */
     struct lane_wish wish;
     bool is_behind;     /* the pieces are released after a round, not at once (A38) */
     bool is_regrouping; /* the pieces stay on this lane and continue with other ranks (A41) */
     bool is_begun;      /* lane_release() was called */
-    uint64_t late_ns;   /* time of the check for ranks that do not respond; 0: checked already */
+    /* time at which ranks that do not respond are looked up; 0: this was done already */
+    uint64_t late_ns;
     char text[ERR_TEXT_BYTES];
-    size_t count, rested; /* `rested`: number of frozen pieces; these are the first ones */
+    /* number of pieces; number of frozen pieces, which are at the beginning of the list */
+    size_t count, rested;
     uint64_t gone[RECORD_MISSING_WORDS]; /* ranks that have left the job */
     uint32_t pieces[];
 };
@@ -160,7 +162,7 @@ static int find_stuck(struct lane *lane, struct release *r)
                                                                                   : -EAGAIN;
 }
 
-/* Counts the frozen pieces. Returns -EAGAIN if some rounds have not ended. */
+/* Counts the frozen pieces. Returns -EAGAIN if a round of a piece has not ended. */
 static int look(struct lane *lane, void *context)
 {
     struct release *r = context;

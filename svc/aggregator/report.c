@@ -10,7 +10,8 @@
 
 struct failed_row {
     uint32_t job, rank;
-    int code;        /* 0: a lost worker; its job may continue */
+    /* error of a failed job; 0: the row is about a lost worker, whose job may continue */
+    int code;
     bool may_return; /* the lost worker may connect again */
     char text[ERR_TEXT_BYTES];
 };

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of rows of jobs in one reply. The maximum of bytes of a row follows. */
+/* Maximum number of rows of jobs in one reply, followed by the maximum bytes of one row. */
 #define STATS_JOBS_MAX 32768
 #define JOB_BYTES_MAX 288
 #define STATS_PIECES_MAX 368640
@@ -43,7 +43,7 @@ _Static_assert(sizeof(struct table_counts_row) == 11 * sizeof(uint64_t), "no pad
 #define LANE_COUNTS_BYTES (64u << 10)
 #define LANE_TABLES 256
 
-/* number of rows and bytes that may still be added to the reply */
+/* numbers of rows and bytes that may still be added to the reply */
 struct room {
     size_t jobs, pieces;
     size_t counts_bytes; /* bytes of rows with counts */
@@ -58,13 +58,14 @@ struct measurement {
     uint64_t cpu_ns, core_wait_ns;
     struct lane_job_use *jobs;
     size_t jobs_max;
-    uint32_t detailed; /* job whose pieces are requested, too; 0: none */
+    uint32_t detailed; /* job for which the reply also has rows of pieces; 0: no job */
     struct lane_piece_use *pieces;
     size_t pieces_max, pieces_count;
     struct counts_row *counts;
     size_t counts_bytes_max, counts_bytes; /* bytes of the buffer; bytes of all rows on the lane */
     struct table_counts_row *tables;
-    size_t tables_max, tables_count; /* rows of the buffer; tables on the lane */
+    /* number of rows of the buffer; number of tables on the lane */
+    size_t tables_max, tables_count;
 };
 
 static int measure(struct lane *lane, void *context)

@@ -24,8 +24,8 @@ static void engine_set_handover(struct engine *e, uint64_t in_ns)
     e->is_handover_set = in_ns > 0;
 }
 
-/* Makes the caller the driver. If the progress thread was the driver and sleeps, it detects this by
- * the changed tenure when it wakes up. */
+/* Makes the caller the driver. If the progress thread was the driver and sleeps, this thread
+ * detects the new driver by the changed tenure when it wakes up. */
 static uint64_t engine_take_over(struct engine *e, enum engine_driver driver)
 {
     if (e->driver == DRIVER_PROGRESS)

@@ -1,6 +1,6 @@
-/* The engine moves a job's data. It consists of the job's fabrics and the thread that drives them:
- * polls them and handles their events. One thread drives at a time (W21). The caller of a function
- * holds the job's lock, unless the comment says otherwise. */
+/* The engine moves a job's data. It consists of the job's fabrics and the thread that drives the
+ * fabrics, which means that the thread polls them and handles their events. One thread drives at a
+ * time (W21). The caller of a function holds the job's lock, unless the comment says otherwise. */
 #ifndef GRADPOOL_FABRIC_ENGINE_H
 #define GRADPOOL_FABRIC_ENGINE_H
 
@@ -25,7 +25,8 @@ struct engine {
     enum engine_driver driver;
     uint64_t tenure; /* changes with each change of the driver */
     uint32_t waiters;
-    /* signalled when a waiting thread that does not drive has to check its condition again */
+    /* signalled when a waiting thread that does not drive the fabrics has to check its condition
+     * again */
     pthread_cond_t turn;
     struct engine_sleep *sleep;
     int handover_fd; /* timer on which the idle progress thread waits */

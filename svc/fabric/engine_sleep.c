@@ -1,4 +1,4 @@
-/* Sleep of the driver: on the bell of shared memory, on the descriptor of a network, or on both.
+/* The driver sleeps on the bell of shared memory, on the descriptor of a network, or on both.
  * engine_kick() ends every sleep, even if the driver has only decided to sleep (W21). Never spins,
  * and never uses a fabric without the lock. */
 #include "svc/fabric/engine_sleep.h"
@@ -18,7 +18,7 @@
 
 struct engine_sleep {
     bool is_asleep; /* the driver sleeps */
-    uint32_t *bell; /* bell on which the driver sleeps; NULL: it sleeps on descriptors */
+    uint32_t *bell; /* bell on which the driver sleeps; NULL: the driver sleeps on descriptors */
     /* one eventfd for each kind of driver, so that a driver receives only its own kicks */
     int kick_fds[DRIVER_NONE];
     int forward_fd; /* eventfd that the forwarder signals */

@@ -16,7 +16,7 @@ void engine_sleep(struct engine *e, uint64_t tenure, uint64_t deadline_ns);
 /* Marks that no driver sleeps, because another thread becomes the driver. The former driver detects
  * this by the changed tenure. */
 void engine_forget_sleep(struct engine_sleep *s);
-/* Ends the driver's sleep, even if it has only decided to sleep (W21). */
+/* Ends the driver's sleep, even if the driver has only decided to sleep (W21). */
 void engine_end_sleep(struct engine *e);
 /* Returns whether the forwarder exists. This thread converts rings of the bell into events of a
  * descriptor. */

@@ -170,7 +170,8 @@ bool fabric_maps(const struct fabric *f);
  * these bytes is sent. */
 bool fabric_is_sound(const struct fabric_conn *c);
 /* Lane: returns whether all memory lent until now can be accessed without page faults. Another
- * thread maps the pages in advance, with lower priority than pages for which a record waits. */
+ * thread accesses the pages in advance, with lower priority than it maps pages for which a record
+ * waits. */
 bool fabric_is_warm(const struct fabric_conn *c);
 /* Returns the bytes of a lent region; 0: no region has this id. */
 uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
@@ -178,15 +179,15 @@ uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
 /* Registers memory that fabric_read() and fabric_write() use locally (a lane's slots). Peers cannot
  * access it. shm and mem need no registration, and do nothing. */
 int fabric_pool_register(struct fabric *f, void *base, size_t bytes);
-/* Called before the memory is freed, when no operation uses it any more. Unknown memory is no
- * error. */
+/* Ends the registration. Called before the memory is freed, when no operation uses the memory any
+ * more. Memory that is not registered is no error. */
 void fabric_pool_unregister(struct fabric *f, void *base);
 
 /* Lane: posts a read from, or a write to, the peer's region. Returns 0, -EFAULT if the range is out
  * of bounds, or -EAGAIN if the queue is full (ROOM follows). Each successful call is followed by
  * one event READ or WRITTEN. Operations of a connection are executed in the order of posting, with
- * one exception: a read may return the bytes from before a short write whose WRITTEN has not been
- * returned yet. */
+ * one exception: a read may return old bytes if the WRITTEN of an earlier short write to these
+ * bytes has not been returned yet. */
 int fabric_read(struct fabric_conn *c, uint32_t id, uint64_t offset, void *local, size_t bytes,
                 void *context);
 int fabric_write(struct fabric_conn *c, uint32_t id, uint64_t offset, const void *local,
@@ -208,8 +209,8 @@ int fabric_poll(struct fabric *f, struct fabric_event *events, int events_max);
  * flush, poll or arm, in order to send several together. */
 void fabric_flush(struct fabric *f);
 
-/* Object on which a thread sleeps until an event arrives. fabric_arm() sets either the descriptor
- * or the bell. */
+/* Descriptor or bell on which a thread sleeps until an event arrives. fabric_arm() sets either the
+ * descriptor or the bell. */
 struct fabric_wait {
     int fd;         /* if >= 0: sleep in epoll or poll until readable */
     uint32_t *bell; /* otherwise: sleep on this futex (not private) while *bell == bell_value */

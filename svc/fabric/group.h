@@ -1,7 +1,7 @@
 /* Groups of connections, for fabric_poll(). Groups take turns (turns.h). A connection therefore
- * waits for at most a few connections of each other group, even if that group has many. There are
- * two levels: the group of a tenant contains the groups of its jobs. The lane owns the groups. They
- * may be used by one thread at a time. */
+ * waits for at most a few connections of each other group, even if the other group has many
+ * connections. There are two levels: the group of a tenant contains the groups of its jobs. The
+ * lane owns the groups. They may be used by one thread at a time. */
 #ifndef GRADPOOL_FABRIC_GROUP_H
 #define GRADPOOL_FABRIC_GROUP_H
 
@@ -17,7 +17,8 @@
  * advance, which never delays mapping (S16). */
 enum fabric_bill { FABRIC_BILL_MAPPING, FABRIC_BILL_WARMTH, FABRIC_BILLS };
 
-/* Kinds of fabrics with turns. Connections of a group belong to one fabric of each kind at most. */
+/* Kinds of fabrics with turns. The connections of a group belong to at most one fabric of each
+ * kind. */
 enum fabric_turn_kind { FABRIC_TURN_SHM, FABRIC_TURN_OFI, FABRIC_TURNS };
 
 /* Turn of a group in a fabric. */
@@ -30,8 +31,9 @@ struct fabric_turn {
 struct fabric_group {
     struct fabric_turn turns[FABRIC_TURNS];
     struct fabric_group *above; /* group of the tenant; NULL: this is the group of a tenant */
-    /* The mapper's work for the group is charged as use of the mapper until this time. New work for
-     * the group waits if this time is too far ahead. */
+    /* End of the time that the group has used of the mapper, if the group's work is spread evenly
+     * over its share of the mapper's time. New work for the group waits while this end is too far
+     * in the future. */
     uint64_t until_ns[FABRIC_BILLS];
     /* Called in a poll for the group of a job. `polled_ns`: time of this poll spent on the job.
      * `helped_ns`: time that another thread has spent on the job. NULL: the group is not

@@ -1,6 +1,6 @@
 /* Creates memory that can be lent: sealed memfds, mapped as shared. The seals are set before any
- * other process can have the descriptor. A lane that checks the seals knows that the memory cannot
- * be truncated, which would make accesses fail (W9). */
+ * other process can have the descriptor. A lane checks the seals, so that the memory cannot be
+ * truncated later, which would make accesses fail (W9). */
 #include "svc/fabric/region.h"
 
 #include "svc/base/cleanup.h"
@@ -13,7 +13,8 @@
 
 #define REGION_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 
-/* Converts to one of the codes that the header lists: no descriptors, no space, no memory. */
+/* Converts an errno to one of the codes that the header lists for missing descriptors, space or
+ * memory. */
 static int region_error(int error)
 {
     switch (error) {

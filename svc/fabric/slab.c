@@ -1,6 +1,6 @@
 /* Owns the regions that a job lends, and records which pages are in use. Allocating and freeing
- * take constant time: a model may have 262,144 tensors with two extents each. A lent slab is not
- * unmapped before the end of the job. Kept pages stay mapped even longer. */
+ * take constant time, because a model may have 262,144 tensors with two extents each. A lent slab
+ * is not unmapped before the end of the job. Kept pages stay mapped even longer. */
 #include "svc/fabric/slab.h"
 
 #include "svc/base/system/populate.h"
@@ -11,8 +11,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Each slab is twice as large as the previous one, so that 64 slabs are enough for any model.
- * Pages that are not used do not exist. */
+/* Each slab is twice as large as the previous one, so that 64 slabs are enough for any model. Pages
+ * that are not used are not allocated. */
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
 /* maximum number of extents to try in the first class, where some extents are too small; in the
@@ -149,8 +149,8 @@ int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory)
     return slab_take(slab, slab_find_free(slab, wanted), wanted, ret_memory);
 }
 
-/* Removes the extent at this position of the list from its class. Returns NULL if there is none or
- * if it is in use. */
+/* Removes the extent at this position of the list from its class. Returns NULL if the list ends at
+ * this position, or if the extent is in use. */
 static struct slab_extent *slab_take_free(struct slab *slab, struct list *at)
 {
     struct slab_extent *extent = list_entry(at, struct slab_extent, node);

@@ -20,7 +20,8 @@ struct slab_place {
 /* Maximum bytes that one worker lends for a job. A lane closes a connection that lends more than 1
  * TiB. */
 #define SLABS_BYTES_MOST (UINT64_C(512) << 30)
-/* Number of classes of free extents. The sizes of a class are twice those of the class before. */
+/* Number of classes of free extents. The extents of a class are twice as large as the extents of
+ * the previous class. */
 #define SLAB_CLASSES 40
 
 struct slab_extent;
@@ -28,7 +29,7 @@ struct slab {
     struct region region;
     struct list extents; /* all extents in the order of offsets, without gaps */
     struct list free[SLAB_CLASSES];
-    struct slab_extent **by_page; /* by page: extent that begins at this page, or NULL */
+    struct slab_extent **by_page; /* indexed by page: extent that begins at this page, or NULL */
     bool has_kept;
 };
 
@@ -41,8 +42,8 @@ struct slabs {
  * caller has to lend the slab. Returns 0, -ENOMEM, -EMFILE, or -ENOSPC if SLABS_BYTES_MOST or the
  * number of slabs is exceeded. */
 int slabs_alloc(struct slabs *s, size_t bytes, void **ret_memory);
-/* Like slabs_alloc(), but the pages do not exist yet. The caller must allocate them before a lane
- * receives their location (S14). */
+/* Like slabs_alloc(), but the kernel has not allocated the pages yet. The caller must make the
+ * kernel allocate them before a lane receives their location (S14). */
 int slabs_reserve(struct slabs *s, size_t bytes, void **ret_memory);
 /* Returns the pages to the kernel. Returns 0, or -ENOENT if the memory is not in these slabs. */
 int slabs_free(struct slabs *s, void *memory);

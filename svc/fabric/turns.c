@@ -1,6 +1,6 @@
-/* Order in which a poll reads connections: by tenant, then by job, a few connections of each. The
- * next poll begins where the last poll has stopped. S15 of svc/fabric/shm/README.md, O35 of
- * svc/fabric/ofi/README.md. */
+/* Order in which a poll reads connections. The tenants follow one another, within a tenant its
+ * jobs, and of each job a few connections are read. The next poll begins where the last poll has
+ * stopped. S15 of svc/fabric/shm/README.md, O35 of svc/fabric/ofi/README.md. */
 #include "svc/fabric/turns.h"
 
 #include <limits.h>

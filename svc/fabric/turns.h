@@ -1,6 +1,7 @@
 /* Turns of a fabric's connections in its polls. Tenants take turns; within a tenant its jobs, and
- * within a job its connections. The order depends on numbers of events and connections only, never
- * on time: with few connections, each poll reads all of them, also on a slow host. */
+ * within a job its connections. The order depends on the numbers of events and connections only,
+ * and never on time. With few connections each poll therefore reads all connections, even on a slow
+ * host. */
 #ifndef GRADPOOL_FABRIC_TURNS_H
 #define GRADPOOL_FABRIC_TURNS_H
 
@@ -13,7 +14,7 @@ struct fabric_turns {
 };
 
 /* Writes events of the connection with this node, and returns their number. Returns -1 if this poll
- * has read the connection already. May remove this node, but no other one. */
+ * has read the connection already. The function may remove this node, but no other node. */
 typedef int fabric_take_fn(struct list *node, struct fabric_event *events, int events_max);
 
 static inline void fabric_turns_init(struct fabric_turns *turns)

@@ -43,7 +43,8 @@ struct lane_thread {
     int (*call)(struct lane *lane, void *context);
     void *call_context;
     int call_result;
-    atomic_bool has_news; /* a call or a stop is pending; read between turns without the mutex */
+    /* a call or a stop is pending; the thread reads this flag between turns without the mutex */
+    atomic_bool has_news;
 };
 
 /* Continues without shared memory. Workers on the same host then use the network, which is

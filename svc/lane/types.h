@@ -75,12 +75,12 @@ struct piece {
     bool is_held;
     bool is_wished;    /* the piece is to be released after a round (A38) */
     bool is_installed; /* the former owner has sent the number of committed rounds (A28) */
-    /* served on this lane before, for other ranks; `kept` is the result of state_round */
+    /* served on this lane before, for other ranks; `kept` has the result of state_round */
     bool is_regrouped;
     /* operation of the open round; NULL: no rank has announced the round */
     const struct operation *operation;
     uint32_t root, priority;
-    /* the open round copies the result from a rank that has it to the others (W5) */
+    /* the open round copies the result from a rank that has it to the other ranks (W5) */
     bool is_copy;
     bool is_interrupted; /* the round was aborted, and will begin again */
     bool was_copy;       /* value of is_copy in the aborted round */
@@ -90,7 +90,7 @@ struct piece {
     struct sampled *sampled;       /* NULL: gradients of the piece are not sampled (A97) */
     uint64_t kept_from;            /* first round whose result is in `kept`; 0: no valid data */
     uint8_t kept_use;              /* use of the areas in `kept`, values of kept.h */
-    /* sums over the round in progress, if the terms require them */
+    /* sums of squares over the round in progress, if the terms require these sums */
     double input_squares, result_squares;
     uint32_t sources;      /* number of ranks that supply an input in the round in progress */
     uint32_t steps;        /* number of steps of the round in progress (operation.h) */
@@ -109,7 +109,7 @@ struct piece {
     uint64_t ready_ns;
     bool is_at_work;      /* a round has begun and not ended */
     struct traced traced; /* times of the open round, for a timeline */
-    int failure;          /* 0, or the error with which every announcement is answered */
+    int failure;          /* error that answers every announcement; 0: no failure */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
     uint64_t put_bytes;   /* received bytes of the state that the former owner sends */
@@ -122,7 +122,7 @@ struct piece {
 };
 
 /* Number of sets of ranks (W13) that a job stores: the sets of future rounds, and of the newest
- * closed rounds. A rank of a set may connect again after TERMS_LAG_MAX further rounds. */
+ * closed rounds. A rank of a set may connect again up to TERMS_LAG_MAX rounds later. */
 #define CHOICES_PER_JOB (TERMS_LAG_MAX + 4)
 
 struct worker {
@@ -146,12 +146,12 @@ struct worker {
     struct announcement *holding;
     const void *held; /* receive buffer of that payload */
     struct lending lending;
-    uint32_t posted; /* number of posted reads and writes of its memory that are not complete */
+    uint32_t posted; /* posted reads and writes of its memory that are not complete */
     /* time of the last completion of such an operation, or of the first post (A79) */
     uint64_t answered_ns;
     struct inbox inbox; /* short payloads of this worker for later rounds */
     struct breaks breaks;
-    /* rounds whose sets went over the current connection, in either direction; indexed like
+    /* rounds whose sets were sent or received over the current connection; indexed like
      * lane_job.choices */
     uint64_t known_sets[CHOICES_PER_JOB];
     char peer[64];
@@ -183,7 +183,7 @@ struct lane_job {
     struct list pieces;
     struct list runnable; /* pieces with chunks to start, in order of priority */
     uint64_t due_bytes;   /* bytes of the runnable pieces of which no chunk has started */
-    /* LANE_SHORTEST: number of other jobs' chunks since this job began to wait */
+    /* LANE_SHORTEST: number of chunks of other jobs since this job began to wait */
     uint32_t passes;
     struct hash_table table; /* the pieces by number */
     size_t grants_count;
@@ -192,7 +192,7 @@ struct lane_job {
     struct transfer transfers[TRANSFERS_PER_JOB];
     char *window;            /* slots of the transfers; NULL: not allocated */
     size_t reserved_bytes;   /* bytes counted for the window before it is allocated */
-    enum window_pages pages; /* of the window */
+    enum window_pages pages; /* state of the window's pages */
     /* answers to late ranks; NULL: no piece of the job stores results */
     struct servings *servings;
     char *inbox;     /* short payloads of all workers for later rounds; NULL: none */
@@ -209,13 +209,13 @@ struct lane_job {
     struct lent lent; /* memory that the job's workers lend, counted at each lending */
     /* sets of ranks, at the index round % CHOICES_PER_JOB (W13) */
     struct record_chosen choices[CHOICES_PER_JOB];
-    struct lane_squares *squares; /* of the newest measured round */
-    struct sampling *sampling;    /* of sampled blocks (A97) */
+    struct lane_squares *squares; /* sums of the newest measured round */
+    struct sampling *sampling;    /* sums over sampled blocks (A97) */
     /* beginning of the turn in progress, which busy_ns does not include yet; 0: no turn */
     uint64_t turn_since_ns;
     struct job_looks looks;
     uint64_t busy_ns, pushed_bytes, rounds;
-    uint64_t queue_ns; /* time between ready and the first chunk, summed over its rounds */
+    uint64_t queue_ns; /* time for which ready rounds waited for their first chunk, summed */
     struct job_ending ending;
     size_t wished;        /* number of pieces with is_wished (A38) */
     struct piece *worked; /* piece of the last chunk; NULL: the piece was freed */
@@ -284,7 +284,7 @@ static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
 }
-/* Returns the newer of a rank's two announcements; the first one, of round 0, if there is none. */
+/* Returns the newer of a rank's two announcements; said[0], with round 0, if there is none. */
 static inline struct announcement *rank_newest(struct rank *r)
 {
     return &r->said[r->said[0].round < r->said[1].round];

@@ -12,8 +12,8 @@ struct wanted_arrays {
 };
 
 /* Computes the memory to allocate for these pieces: one row of arrays for each piece, and the sum
- * of the rest. Returns 0 or an error; the caller then prepares nothing. -ENOSPC: limit of the lane.
- * -EDQUOT: limit of the job. -EINVAL: too many workers. */
+ * of all other memory. Returns 0 or an error; the caller then prepares nothing. -ENOSPC: limit of
+ * the lane. -EDQUOT: limit of the job. -EINVAL: too many workers. */
 int wanted_by_pieces(struct lane *lane, uint32_t job, uint32_t workers,
                      const struct lane_piece *pieces, size_t count, struct wanted_arrays *ret_rows,
                      size_t *ret_rest_bytes);
@@ -21,8 +21,8 @@ int wanted_by_pieces(struct lane *lane, uint32_t job, uint32_t workers,
 /* Lists the sizes of the allocations for which jobs wait, at most `room` of them. Returns their
  * number. */
 size_t wanted_by_jobs(const struct lane *lane, size_t *ret_bytes, size_t room);
-/* Resumes waiting jobs, because the memory is ready. If `why_not` is not NULL, there is no memory,
- * and the waiting jobs fail with this reason. */
+/* Resumes waiting jobs, because the memory is ready. If `why_not` is not NULL, the memory could not
+ * be prepared, and the waiting jobs fail with this reason. */
 void wanted_is_ready(struct lane *lane, const char *why_not);
 
 #endif

@@ -1,5 +1,5 @@
-/* Checks, compares and writes the terms of a job's backup workers. This file knows only the name of
- * the job and its number of workers. Values of peers never reach an assert (W9). */
+/* Checks, compares and writes the terms of a job's backup workers. The functions get only the name
+ * of the job and its number of workers. Values of peers never reach an assert (W9). */
 #include "svc/wire/backup_terms.h"
 
 #include <errno.h>

@@ -24,7 +24,7 @@ enum backup_terms_rule {
 /* The values of enum gp_backup_rate. */
 enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_TERMS_RATES };
 
-#define BACKUP_TERMS_LEAST 2u         /* default of `least` in a job of 2 workers or more */
+#define BACKUP_TERMS_LEAST 2u         /* default of `least` in a job with at least 2 workers */
 #define BACKUP_TERMS_ABSENCE 64u      /* default of `absence` */
 #define BACKUP_TERMS_LAG 4u           /* default of `lag` */
 #define BACKUP_TERMS_LAG_MAX 16u      /* largest `lag`; lanes have room for as many results */
@@ -48,8 +48,8 @@ static inline bool backup_terms_measure(const struct backup_terms *terms)
 {
     return terms->rule == BACKUP_TERMS_AUTO || terms->rule == BACKUP_TERMS_DBW;
 }
-/* Returns whether the k-th gradient closes each round, independent of times. Such a job needs no
- * state of a rule. */
+/* Returns whether the k-th gradient closes each round, independent of times. A lane stores no state
+ * of a rule for such a job. */
 static inline bool backup_terms_are_fixed(const struct backup_terms *terms)
 {
     return terms->rule == BACKUP_TERMS_ALL ||
@@ -57,8 +57,8 @@ static inline bool backup_terms_are_fixed(const struct backup_terms *terms)
 }
 /* Returns the name of a rule, such as "static"; NULL: no such rule. */
 const char *backup_terms_rule_name(uint32_t rule);
-/* Replaces zeros by the defaults, so that equal terms have equal fields. Terms without a rule stay
- * as they are. */
+/* Replaces zeros by the defaults, so that equal terms have equal fields. Terms without a rule are
+ * not changed. */
 struct backup_terms backup_terms_filled(struct backup_terms terms, uint32_t workers);
 /* Checks the terms, as they were sent, for a job that starts with `workers`. Returns 0, or -EINVAL
  * with a text that names the job, the value and the possible values. */

@@ -1,5 +1,5 @@
-/* The table of named maxima, the parsing of their values, and the texts of refusals. Callers count;
- * this file compares. */
+/* Contains the table of named maxima, parses their values, and writes the texts of refusals.
+ * Callers count what a job, tenant or lane uses; this file compares the counts with the limits. */
 #include "svc/wire/limit.h"
 
 #include "svc/base/text.h"
@@ -35,7 +35,7 @@ enum limit limit_find(const char *name)
     return limit;
 }
 
-/* Parses "64G": a number and one of K, M, G, T. */
+/* Parses a text such as "64G", a number followed by K, M, G or T. */
 static int parse_bytes(const char *text, uint64_t *ret_bytes)
 {
     static const char units[] = "KMGT";

@@ -13,8 +13,8 @@
  * largest and default value; whether the value is in bytes. A tenant may have values of its own for
  * the limits of LIMIT_TENANT_TABLE. LENT and REGIONS limit the memory that all workers together
  * lend to one lane or aggregator (the kernel allows a process 65,530 mappings). PIECES limits the
- * tasks, too, because a task has at least one piece. REQUESTS counts requests that the coordinator
- * has not answered yet. */
+ * tasks, too, because a task has at least one piece. REQUESTS limits the number of requests that
+ * the coordinator has not answered yet. */
 /* clang-format off */
 #define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
@@ -59,7 +59,7 @@
 #define LIMIT_TABLE(X) LIMIT_TENANT_TABLE(X) LIMIT_SERVICE_TABLE(X)
 #define LIMIT_TIB (UINT64_C(1) << 40)
 
-/* Largest loss limit, in millionths: just below the loss of all speed. */
+/* Largest loss limit in millionths. A job that lost its whole speed would have 1,000,000. */
 #define LOSS_LIMIT_PPM_MAX 999999u
 
 enum limit {
@@ -67,7 +67,8 @@ enum limit {
     LIMIT_TABLE(LIMIT_ENUM)
 #undef LIMIT_ENUM
         LIMITS,
-    LIMITS_OF_TENANT = LIMIT_LANE_MEMORY, /* limits of a tenant come first */
+    /* the limits of a tenant are the first values of the enum */
+    LIMITS_OF_TENANT = LIMIT_LANE_MEMORY,
 };
 
 struct limit_about {
@@ -91,7 +92,8 @@ enum limit limit_find(const char *name);
  * within the bounds. */
 int limits_set(struct limits *limits, enum limit limit, const char *value, struct err *err);
 
-/* Sets a limit of a tenant. `value` "default": the value of the service applies again. */
+/* Sets a limit of a tenant. With `value` "default" the limit of the service applies to the tenant
+ * again. */
 int limits_set_own(struct limits *limits, const struct limits *service, enum limit limit,
                    const char *value, struct err *err);
 /* limits_write_own() writes the tenant's own limits as a text such as "job-bytes=1024

@@ -1,10 +1,10 @@
-/* Mixed keys: the keys of a table after a bijection that depends on the table's random salt. Worker
- * and lane compute the same mixed key. The top bits of a mixed key name the shard. In requests, on
- * the lane and in moves, rows are in the order of their mixed keys.
+/* A mixed key is the result of a bijection of a table's key. The bijection depends on the table's
+ * random salt. Worker and lane compute the same mixed key. The top bits of a mixed key name the
+ * shard. In requests, on the lane and in moves, rows are in the order of their mixed keys.
  *
- * Any 64-bit key is valid. The salt keeps the keys of a data set from sharing their top bits, by
- * chance or by intent. The mix is no cipher, and a worker may send any mixed keys. The store
- * therefore bounds the cost of keys that collide (A84). */
+ * Any 64-bit key is valid. The salt prevents that all keys of a data set have the same top bits, by
+ * chance or by intent. The bijection is no cipher, and a worker may send any mixed keys. Therefore
+ * the index of a shard limits the cost of keys that collide (A84). */
 #ifndef GRADPOOL_WIRE_MIXED_KEY_H
 #define GRADPOOL_WIRE_MIXED_KEY_H
 

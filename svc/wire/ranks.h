@@ -28,8 +28,8 @@ static inline uint32_t ranks_count(const uint64_t *ranks)
         count += (uint32_t)__builtin_popcountll(ranks[i]);
     return count;
 }
-/* Returns the number of ranks in the set that are smaller than `rank`. `rank` is below RANKS_WORDS
- * * 64. */
+/* Returns the number of ranks in the set that are less than `rank`. `rank` is below RANKS_WORDS *
+ * 64. */
 static inline uint32_t ranks_below(const uint64_t *ranks, uint32_t rank)
 {
     uint32_t word = rank / 64, count = 0;

@@ -68,7 +68,8 @@ static bool output_is_sound(const struct record_output *o)
 {
     if (o->reserved != 0 || o->count == 0)
         return false;
-    /* A run of ranks must end below RECORD_SOURCE_RESULT. Results do not form a run. */
+    /* A run of inputs of ranks must end below RECORD_SOURCE_RESULT. A result is always a single
+     * output. */
     if (o->source != RECORD_SOURCE_RESULT && o->source > RECORD_SOURCE_RESULT - o->count)
         return false;
     if (o->source == RECORD_SOURCE_RESULT && o->count != 1)
@@ -87,8 +88,8 @@ static bool outputs_are_sound(const struct record_ready *r)
     return is_zero(r->output + r->outputs, unused * sizeof(r->output[0]));
 }
 
-/* Returns whether weight and number of the gradient are valid. Other numbers than RECORD_GRADIENT
- * are reserved for features that do not exist yet. */
+/* Returns whether weight and number of the gradient are valid. All numbers except RECORD_GRADIENT
+ * are reserved for later versions. */
 static bool ready_tail_is_sound(const struct record_ready *r)
 {
     bool is_weighed = r->operation == RECORD_MEAN || r->operation == RECORD_UPDATE;
@@ -245,7 +246,8 @@ static bool record_is_sound(const union record *r)
 
 int record_check(const void *data, size_t bytes, union record *ret_record, size_t *ret_record_bytes)
 {
-    /* The kind is read from the copy, because shared memory may change between two reads. */
+    /* The kind is read from the copy of the record, because the peer may change shared memory
+     * between two reads. */
     size_t copied = bytes < sizeof(*ret_record) ? bytes : sizeof(*ret_record);
     if (copied == 0)
         return -EBADMSG;

@@ -1,7 +1,7 @@
 /* The records that lane and worker send each other on a data connection. They have a fixed size,
- * are little-endian, and are sent as fabric messages. A result has no record: the 32-bit word of
- * its last write (FABRIC_EVENT_WORD) reports its arrival. svc/wire/README.md describes the life of
- * a round with these records (W1 to W17).
+ * are little-endian, and are sent as fabric messages. The arrival of a result is not reported by a
+ * record, but by the 32-bit word of its last write (FABRIC_EVENT_WORD). svc/wire/README.md
+ * describes the life of a round with these records (W1 to W17).
  *
  * The reader calls record_check() before it uses any byte of a record. */
 #ifndef GRADPOOL_WIRE_RECORD_H
@@ -25,25 +25,27 @@ enum record_kind {
     /* lane -> worker: every worker has these results; the lane no longer uses the input and the
      * landing area */
     RECORD_COMMIT = 2,
-    RECORD_ERROR = 3,   /* lane -> worker: a request (or the job: RECORD_WORD_NONE) has failed */
-    RECORD_QUERY = 4,   /* worker -> lane: for which ranks does this request wait? */
-    RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced */
+    /* lane -> worker: a request has failed; with RECORD_WORD_NONE, the job has failed */
+    RECORD_ERROR = 3,
+    RECORD_QUERY = 4,   /* worker -> lane: requests the ranks for which a request waits */
+    RECORD_MISSING = 5, /* lane -> worker: the ranks that have not announced the round */
     RECORD_TICKET = 6,  /* lane -> worker: the ticket for the next connection */
     RECORD_LEAVE = 7,   /* worker -> lane: goodbye; the connection closes afterwards */
     /* lane -> worker: the round was closed before this worker's announcement arrived; the landing
      * area has the newest result, and the input was not read (W12) */
     RECORD_CLOSED = 8,
-    RECORD_CHOSEN = 9, /* lane -> worker -> lanes: set of a round: ranks with inputs (W13) */
-    /* worker -> lane: settings of the updates that are announced from now on (W14) */
+    /* lane -> worker -> other lanes: the set of a round, which are the ranks with inputs (W13) */
+    RECORD_CHOSEN = 9,
+    /* worker -> lane: settings of the updates that the worker announces from now on (W14) */
     RECORD_SETTINGS = 10,
     RECORD_BACKUP = 11, /* worker -> lane: the place for a copy of a piece's state (W17) */
     /* lane -> worker: the worker's copy is complete, and the lane will write later states to it
      * (W17) */
     RECORD_BACKED = 12,
     /* The next four records are for jobs with backup workers (W22). PASSED, leader lane -> ranks
-     * outside the set of a round: the set, or the takers of the round. */
+     * outside the set of a round: contains the set, or the takers of the round. */
     RECORD_PASSED = 13,
-    /* worker outside a set -> leader lane: the requested results have landed; the answer is
+    /* worker outside a set -> leader lane: the requested results have landed; the lane answers with
      * CLOSED */
     RECORD_LANDED = 14,
     /* leader lane -> worker: another gradient on the same parameters is wanted */
@@ -52,21 +54,22 @@ enum record_kind {
     RECORD_MEASURE = 16,
     /* The next four records are for tables (W25). ROWS, worker -> lane: a pull or push of rows. */
     RECORD_ROWS = 17,
-    RECORD_CLOCK = 18, /* worker -> lane: a clock of tables has ended; settings of a table */
-    /* lane -> worker: smallest clock of a table's members; ranks that have not reached a clock */
+    RECORD_CLOCK = 18, /* worker -> lane: a clock of tables has ended; or settings of a table */
+    /* lane -> worker: smallest clock of a table's members; or ranks that are behind a clock */
     RECORD_CLOCKS = 19,
-    RECORD_TAKEN = 20, /* replica lane -> owner: blocks of the log are applied */
+    RECORD_TAKEN = 20, /* replica lane -> owner: the replica lane has applied blocks of the log */
 };
 
-/* Number of a replica holder, used in place of a rank: this bit, plus the number of the
- * aggregator. */
+/* A replica holder has a number in place of a rank. This number is the sum of this bit and the
+ * number of the aggregator. */
 #define RECORD_HOLDER 0x80000000u
 
 #define RECORD_WORD_NONE 0xffffffffu
 #define RECORD_ROUND_NONE 0
 #define RECORD_STALL_NS 65536
-#define RECORD_WEIGHT 1 /* weight of a gradient, unless its rank has set another one */
-/* Largest weight: exact in f32, and the sum over all ranks fits into 32 bits. */
+#define RECORD_WEIGHT 1 /* default weight of a gradient, if its rank has set no other weight */
+/* Largest weight. Each weight up to this maximum is exact in f32, and the sum over all ranks fits
+ * into 32 bits. */
 #define RECORD_WEIGHT_MAX (1u << 22)
 #define RECORD_GRADIENT 1 /* number of a rank's first gradient in a round */
 /* Largest valid number of a round. The limit prevents overflows in sums of two round numbers. */
@@ -82,8 +85,9 @@ enum record_operation {
     RECORD_PRODUCT = 7,
     RECORD_GATHER = 8,
     RECORD_ALL_TO_ALL = 9,
-    RECORD_REDUCE_SCATTER = 10, /* sums; each rank gets one block */
-    RECORD_SEND = 11,           /* between two ranks; `root` is the sender */
+    /* the lane sums all inputs, and each rank gets one block of the sum */
+    RECORD_REDUCE_SCATTER = 10,
+    RECORD_SEND = 11,    /* one rank sends to another rank; `root` is the sender */
     RECORD_UPDATE = 12,  /* the lane computes new parameters from the mean of the gradients (W14) */
     RECORD_SAVE = 13,    /* a rank with a landing area receives the parameters, then the moments */
     RECORD_RESTORE = 14, /* the input of the root is the state; all ranks receive the parameters */
@@ -99,17 +103,19 @@ enum record_standing {
     /* the whole result of this round is in the landing area, and a record of the next round
      * follows */
     RECORD_KEEPS = 3,
-    /* the worker is new; CLOSED will name the round after which it enters (W15) */
+    /* the worker is new; the lane answers with CLOSED, which names the round after which the worker
+     * enters (W15) */
     RECORD_ENTERS = 4,
-    /* the gradient was dropped, or was late: the worker requests the result of this round, and
-     * lends no input (W22) */
+    /* the worker's gradient was dropped or late, so the worker requests the result of this round,
+     * and lends no input (W22) */
     RECORD_TAKES = 5,
 };
 
-/* A run of `count` outputs. Output i is a copy of the i-th input that the operation sends to this
- * worker, or the result if `source` is RECORD_SOURCE_RESULT. Output i lands at offset + i * stride
- * of the region. A sum, a broadcast and a gather each need one run. In a gather `source` is the
- * first rank in the tensor's set. */
+/* A run of `count` outputs. If `source` is RECORD_SOURCE_RESULT, the run has one output, which is
+ * the result. Otherwise output i is a copy of input i, counted from rank `source` on among the
+ * inputs that the operation sends to this worker. Output i is written at offset + i * stride of the
+ * region. A sum, a broadcast and a gather need one run each. In a gather `source` is the first rank
+ * in the tensor's set. */
 #define RECORD_SOURCE_RESULT 0xffffffffu
 struct record_output {
     uint32_t source;
@@ -127,10 +133,12 @@ struct record_ready {
     uint8_t dtype;     /* dtype of the tensor, a value of enum reduce_dtype */
     uint8_t standing;  /* a value of enum record_standing */
     uint16_t outputs;  /* 0 .. RECORD_OUTPUTS_MAX */
-    /* time waited for this lane that was not reported yet, in units of RECORD_STALL_NS (W18) */
+    /* time for which the worker has waited for this lane, without time that was reported before, in
+     * units of RECORD_STALL_NS (W18) */
     uint16_t stalled;
     uint32_t piece; /* number that the coordinator gave to this part of a tensor */
-    /* returned with the result; 24 bits: slot of the request; 8 bits: generation of the slot */
+    /* completion word that the lane returns with the result: 24 bits for the slot of the request,
+     * and 8 bits for the generation of the slot */
     uint32_t word;
     uint64_t round; /* counted for each tensor, from 1 */
     uint32_t epoch; /* epoch of the route that the worker has */
@@ -145,7 +153,7 @@ struct record_ready {
     /* distance from one block to the next, if the input has a block for each rank */
     uint64_t input_stride;
     float loss;        /* loss of this iteration; NaN: unknown */
-    uint32_t priority; /* within the job, larger values go first */
+    uint32_t priority; /* the rounds of a job with larger values are served first */
     struct record_output output[RECORD_OUTPUTS_MAX];
     /* weight of the gradient in a mean or an update; 0: the gradient is not read. RECORD_WEIGHT in
      * all other operations */
@@ -175,9 +183,9 @@ struct record_error {
 };
 _Static_assert(sizeof(struct record_error) == 120, "one ring record, no holes");
 
-/* Requests the numbers of the ranks that have not announced `round`. With round 0, from a worker
- * with standing ENTERS: the ranks that delay the open round. With a table: the ranks that have not
- * reached a clock; the answer is CLOCKS. */
+/* Requests the numbers of the ranks that have not announced `round`. A worker with standing ENTERS
+ * sends round 0, and requests the ranks that delay the open round. For a table the worker requests
+ * the ranks that have not reached a clock, and the lane answers with CLOCKS. */
 struct record_query {
     uint8_t kind;
     uint8_t is_of_table; /* `piece` is the number of a table, and `round` a clock */
@@ -190,7 +198,9 @@ struct record_query {
 
 struct record_missing {
     uint8_t kind;
-    uint8_t have_pushed; /* 1: these ranks have announced, but their memory does not answer */
+    /* 1: these ranks have announced the round, but reads or writes of their memory do not
+     * complete */
+    uint8_t have_pushed;
     uint8_t reserved[2];
     uint32_t word;
     uint64_t round; /* the round that is open on the lane */
@@ -198,8 +208,8 @@ struct record_missing {
 };
 _Static_assert(sizeof(struct record_missing) == 112, "one ring record, no holes");
 
-/* The ticket of a connection (W7), issued by the coordinator or, on a live connection, by the
- * lane. It is valid once. The token is the secret. */
+/* The ticket of a connection (W7), issued by the coordinator or, on a live connection, by the lane.
+ * A ticket is valid for one connection. The token is a secret. */
 struct record_connect {
     uint32_t magic; /* RECORD_MAGIC */
     uint32_t job;
@@ -221,8 +231,8 @@ struct record_ticket {
 struct record_leave {
     uint8_t kind;
     uint8_t
-        /* 1: the worker leaves because the job has failed. Other ranks receive the cause of the
-         * failure instead of this goodbye */
+        /* 1: the worker leaves because the job has failed. Other ranks receive the failure of the
+         * job, and not an error about this goodbye */
         after_failure;
     uint8_t reserved[6];
 };
@@ -271,18 +281,18 @@ union record {
     struct record_taken taken;
 };
 
-/* Copies the record to `ret_record`, and checks everything that can be checked without state: kind,
- * length for this kind, counts, reserved fields, and areas that overflow. Only a READY may be
- * followed by a payload of payload_bytes bytes, which begins at `data` + `ret_record_bytes`.
- * Returns 0, or -EBADMSG if the record is invalid; `ret_record` is then undefined. Cost: one copy,
- * no allocation. */
+/* Copies the record to `ret_record`, and checks all fields that can be checked without the state of
+ * a job, lane or connection: kind, length for this kind, counts, reserved fields, and overflow of
+ * areas. Only a READY may be followed by a payload of payload_bytes bytes, which begins at `data` +
+ * `ret_record_bytes`. Returns 0, or -EBADMSG if the record is invalid; `ret_record` is then
+ * undefined. Cost: one copy, no allocation. */
 int record_check(const void *data, size_t bytes, union record *ret_record,
                  size_t *ret_record_bytes);
 
 /* Returns the number of bytes of a record of this kind, as sent. */
 size_t record_bytes(const union record *record);
 
-/* Fills an ERROR. A text longer than RECORD_TEXT_BYTES is cut, and ends in "...". */
+/* Fills an ERROR. A text longer than RECORD_TEXT_BYTES is shortened, and ends in "...". */
 void record_error_init(struct record_error *ret_error, uint32_t word, int code, const char *text);
 
 #endif

@@ -1,5 +1,5 @@
-/* Records of copies of states: BACKUP, BACKED, and the stamp of a copy. A part of record.h, which
- * checks them. svc/wire/README.md: W17, W20. */
+/* Records of copies of states: BACKUP, BACKED, and the stamp of a copy. This header belongs to
+ * record.h, whose functions check these records. svc/wire/README.md: W17, W20. */
 #ifndef GRADPOOL_WIRE_RECORD_COPY_H
 #define GRADPOOL_WIRE_RECORD_COPY_H
 
@@ -17,8 +17,8 @@ struct record_backup {
     /* Offsets of the two places, indexed by the last bit of the round, so that a new state does not
      * overwrite the previous one. */
     uint64_t offset[2];
-    /* first round whose state was written there; RECORD_ROUND_NONE: an offer, without a state until
-     * BACKED */
+    /* first round whose state was written to these places; RECORD_ROUND_NONE: the places are
+     * offered, and contain no state until BACKED */
     uint64_t since;
     /* number of updates in the state after a round, indexed by the round modulo 3 */
     uint64_t steps[3];

@@ -1,6 +1,6 @@
 /* Records about the set of a round, and about the results that ranks outside the set receive:
- * CHOSEN, PASSED, LANDED, GO_ON, MEASURE. A part of record.h, which checks them.
- * svc/wire/README.md: W13, W22. */
+ * CHOSEN, PASSED, LANDED, GO_ON, MEASURE. This header belongs to record.h, whose functions check
+ * these records. svc/wire/README.md: W13, W22. */
 #ifndef GRADPOOL_WIRE_RECORD_SET_H
 #define GRADPOOL_WIRE_RECORD_SET_H
 
@@ -17,9 +17,9 @@
 enum record_reason {
     RECORD_REASON_ALL,     /* every rank has announced its gradient */
     RECORD_REASON_GAIN,    /* the rule decided at an announcement */
-    RECORD_REASON_MOMENT,  /* the rule decided at a moment without an announcement */
+    RECORD_REASON_MOMENT,  /* the rule decided at a time that it had set, without an announcement */
     RECORD_REASON_ABSENCE, /* a rank that was absent for long has announced its gradient */
-    RECORD_REASON_REPLAY,  /* a recorded set */
+    RECORD_REASON_REPLAY,  /* the set comes from a recording */
     RECORD_REASONS,
 };
 
@@ -28,7 +28,8 @@ enum record_form {
     RECORD_FORM_RANKS, /* one bit for each rank of the set */
     /* number of gradients of each rank, 0 to 7, in three planes of 256 bits, lowest first */
     RECORD_FORM_COUNTS,
-    /* ranks that took the result of the round; there may be none; in PASSED only */
+    /* ranks that have received the result of the round (takers); the set may be empty; used in
+     * PASSED only */
     RECORD_FORM_TAKERS,
 };
 
@@ -40,7 +41,7 @@ struct record_chosen {
     uint8_t reserved[5];
     uint64_t round;
     uint64_t ranks[RECORD_MISSING_WORDS];
-    uint32_t epoch;      /* epoch of the leading tensor on the lane that decided */
+    uint32_t epoch;      /* epoch of the leading tensor on the lane that has decided the set */
     uint32_t reserved_2; /* always 0 */
 };
 _Static_assert(sizeof(struct record_chosen) == 120, "one ring record, no holes");

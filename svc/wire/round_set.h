@@ -1,5 +1,5 @@
-/* The ranks in CHOSEN and PASSED, in each of their forms. Pure functions on one record: no memory,
- * no state. record_check() has accepted every record that is read here. */
+/* Writes and reads the ranks in CHOSEN and PASSED, in all forms of enum record_form. The functions
+ * change only their arguments. record_check() has accepted every record that is read here. */
 #ifndef GRADPOOL_WIRE_ROUND_SET_H
 #define GRADPOOL_WIRE_ROUND_SET_H
 
@@ -7,13 +7,13 @@
 
 #include <stdbool.h>
 
-/* Fills a CHOSEN of RECORD_FORM_RANKS. The caller sets its reason and epoch; for a PASSED, also its
- * kind. */
+/* Fills a CHOSEN of RECORD_FORM_RANKS. The caller sets reason and epoch; for a PASSED, the caller
+ * also sets the kind. */
 void round_set_of_ranks(struct record_chosen *ret_set, uint64_t round, const uint64_t *ranks);
 /* Fills a CHOSEN with the number of gradients of each rank; `counts` has `workers` elements. The
  * form is RECORD_FORM_RANKS if no count is above 1, else RECORD_FORM_COUNTS. Returns 0, or -EINVAL
- * if a count is above RECORD_GRADIENTS_MAX, if all counts are 0, or if a count is above 1 and a
- * rank of at least RECORD_COUNTED_RANKS has a count; `ret_set` is then unchanged. */
+ * if a count is above RECORD_GRADIENTS_MAX, if all counts are 0, or if some count is above 1 and a
+ * rank of number RECORD_COUNTED_RANKS or above has a count above 0; `ret_set` is then unchanged. */
 int round_set_of_counts(struct record_chosen *ret_set, uint64_t round, const uint8_t *counts,
                         uint32_t workers);
 /* Returns the number of gradients of the rank in the set; in a set of takers, 1 for a taker. `rank`

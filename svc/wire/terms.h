@@ -16,11 +16,12 @@
 /* Decides which ranks take part in a round. Every value except QUORUM_ALL is for reductions
  * only. */
 enum quorum {
-    QUORUM_ALL,    /* every rank of the set */
-    QUORUM_FIRST,  /* the first `bound` ranks; late ranks get the newest result (W12) */
+    QUORUM_ALL, /* every rank of the set */
+    /* the first `bound` ranks that announce the round; late ranks get the newest result (W12) */
+    QUORUM_FIRST,
     QUORUM_CHOSEN, /* the set that the job's leader tensor has chosen for the round (W13) */
-    QUORUM_STALE,  /* each rank separately, at most `bound` rounds ahead of the slowest */
-    QUORUM_ANY,    /* each rank separately */
+    QUORUM_STALE,  /* each rank alone, at most `bound` rounds ahead of the slowest rank */
+    QUORUM_ANY,    /* each rank alone, any number of rounds ahead */
 };
 
 /* Name of the tensor whose rounds are the step records of a job with a deal. In such a job late
@@ -48,11 +49,12 @@ struct terms {
     uint32_t bound;
     uint32_t flags;
     uint16_t rule; /* a value of enum update_rule: the lane stores parameters (W14); 0: none */
-    /* with TERMS_FOLLOWS and without a rule: number of rounds of the job that a rank may be behind.
-     * The lane stores as many results, and the leader lane closes no round that would exceed this
-     * number. 0: the tensors of the job have rules */
+    /* with TERMS_FOLLOWS and without a rule: number of rounds by which a rank may lag behind the
+     * job. The lane stores the results of this number of rounds, and the leader lane closes no
+     * round that would make a rank lag further behind. 0: the tensors of the job have rules */
     uint16_t lag;
-    /* the set, one bit for each rank; no bit: all ranks of the job */
+    /* the set of ranks, one bit for each rank; without any bit, all ranks of the job are in the
+     * set */
     uint64_t ranks[TERMS_RANK_WORDS];
 };
 _Static_assert(sizeof(struct terms) == 112, "no holes");
@@ -68,7 +70,7 @@ bool terms_are_for_all(const struct terms *terms);
 /* Returns the number of bytes to send: 0 for plain terms. */
 size_t terms_bytes(const struct terms *terms);
 bool terms_are_same(const struct terms *a, const struct terms *b);
-/* Returns whether the tensor's updates follow the sets of a job with backup workers. */
+/* Returns whether the tensor's updates use the sets of the rounds of a job with backup workers. */
 static inline bool terms_are_following(const struct terms *terms)
 {
     return (terms->flags & (TERMS_FOLLOWS | TERMS_LEADS)) == TERMS_FOLLOWS;

@@ -1,7 +1,7 @@
-/* A round as a timeline records it, and the ring in which rounds wait. Only one thread adds rounds
- * at a time (several threads need their own lock), and another thread removes them. The ring is
- * created when recording starts. Adding a round allocates nothing, takes no lock and waits for no
- * thread. README: W19. */
+/* The record of a round for a timeline, and the ring that stores these records until they are read.
+ * Only one thread adds rounds at a time (several threads need their own lock), and another thread
+ * removes them. The ring is created when recording starts. Adding a round allocates nothing, takes
+ * no lock and waits for no thread. README: W19. */
 #ifndef GRADPOOL_WIRE_TRACE_H
 #define GRADPOOL_WIRE_TRACE_H
 
@@ -13,11 +13,13 @@
 /* The steps of a round in their order: the steps that a worker records, then those that a lane
  * records. */
 enum trace_worker_step {
-    TRACE_PUSHED,    /* pushed by the caller; waits until the round before is committed */
+    /* the caller has pushed the tensor; the round waits until the previous round is committed */
+    TRACE_PUSHED,
     TRACE_BEGUN,     /* the gradient is being copied in */
     TRACE_ANNOUNCED, /* the lanes have its announcement */
     TRACE_LANDED,    /* all pieces of the result have arrived */
-    TRACE_COPYING,   /* the result is being copied out, or (without a copy) committed */
+    /* the result is being copied to the caller's memory; without a copy, the round is committed */
+    TRACE_COPYING,
     TRACE_DONE,
 };
 enum trace_lane_step {
@@ -34,8 +36,9 @@ enum trace_lane_step {
 struct trace_round {
     uint64_t at_ns[TRACE_STEPS]; /* times of the steps, on the clock of the recorder */
     uint64_t round, bytes;
-    uint32_t thing;    /* a worker records the tensor, a lane the piece */
-    uint16_t last;     /* rank that announced last, in a lane's record */
+    /* number of the tensor in a worker's record, number of the piece in a lane's record */
+    uint32_t thing;
+    uint16_t last;     /* in a lane's record, the rank that announced the round last */
     uint8_t operation; /* a value of enum record_operation */
     uint8_t reserved;
 };

@@ -1,5 +1,5 @@
-/* Requests of a rank at a border, and the wait for its own requests. The coordinator answers at the
- * deadline with the ranks that are late. */
+/* Sends the requests of a rank at a border between two stages, and waits for the rank's own pulls
+ * and pushes. At the deadline the coordinator answers with the late ranks. */
 #include "client/lib/border/internal.h"
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
@@ -42,7 +42,8 @@ static int border_read(struct border_call *b, const envelope *reply)
     return 0;
 }
 
-/* The failure of the job replaces the error of the call, because the failure is the cause. */
+/* If the job has failed, its failure replaces the error of the call, because the failure is the
+ * cause of this error. */
 static void border_answered(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct border_call *b = container_of(call, struct border_call, call);
@@ -125,8 +126,8 @@ static bool border_is_drained(void *context)
     return border_has_sent_all(job);
 }
 
-/* Ends all clocks of a member before the next stage, or skips those of an idle rank, which the
- * lanes do not count. Called with the job's lock held. */
+/* Ends all clocks of a member before the next stage. An idle rank skips these clocks, because the
+ * lanes do not count the clocks of idle ranks. Called with the job's lock held. */
 static int border_reach(const struct stage_call *call, uint64_t first_clock)
 {
     struct gp_job *job = call->job;

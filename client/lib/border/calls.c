@@ -84,8 +84,8 @@ static void next_set_consistency(struct gp_job *job, const gp_stage_spec *spec)
     }
 }
 
-/* Each member repeats the settings of its tables, because those of the lowest member count, and the
- * lowest member changes. */
+/* Each member sends the settings of its tables again, because lanes use the settings of the lowest
+ * member, which another rank may be in the next stage. */
 static int next_repeat_settings(struct gp_job *job)
 {
     int error = 0;
@@ -119,8 +119,8 @@ static int next_enter(const struct stage_call *call, const struct stage_answer *
     return error < 0 ? error : script_note(call->job, stage);
 }
 
-/* Before the first stage, and after the last one, all ranks are members without a stage; the call
- * ends this time as gp_stage_end() ends a stage. */
+/* Before the first stage and after the last stage all ranks work without a stage. The call ends
+ * such a phase in the same way as gp_stage_end() ends a stage. */
 static int next_agree(const struct stage_call *call, struct stage_answer *ret_answer)
 {
     struct stage_line line;

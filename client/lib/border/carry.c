@@ -1,8 +1,9 @@
-/* Hands values over from the lowest member of the former stage to the ranks that were not in it: a
- * broadcast over a hidden tensor of these ranks, so each new rank gets one write of a lane. The
- * source of FlexPS sends from worker to worker; over a lane is our reconstruction. Owns the
- * hand-over of a call that has timed out: the next call continues with it, since its broadcast is
- * open and other ranks may have completed theirs. */
+/* Hands values over from the lowest member of the former stage to the ranks that were not in this
+ * stage. The hand-over is a broadcast over a hidden tensor of these ranks, so each new rank gets
+ * one write of a lane. In FlexPS values go directly from worker to worker; gradpool sends them over
+ * a lane. Owns the hand-over of a call that has timed out: the next call continues this hand-over,
+ * because its broadcast is open on this rank, and other ranks may already have completed the
+ * broadcast. */
 #include "client/lib/border/internal.h"
 #include "client/lib/declare/declare.h"
 #include "client/lib/session/process.h"
@@ -24,9 +25,10 @@ struct hand_over {
     uint32_t ranks[RANKS_WORDS * 64]; /* the giver and the new ranks */
     uint64_t bytes;
     char name[256];
-    void *buffer;        /* NULL: not allocated yet */
-    gp_request *request; /* the broadcast; NULL: not begun, or over */
-    struct err failure;  /* error with which the broadcast has ended */
+    void *buffer; /* NULL: not allocated yet */
+    /* request of the broadcast; NULL: the broadcast has not begun, or has ended */
+    gp_request *request;
+    struct err failure; /* error with which the broadcast has ended */
 };
 
 uint64_t carry_bytes(const gp_stage_spec *spec)
@@ -55,8 +57,8 @@ static bool hand_over_find_ranks(struct hand_over *h, const struct stage_call *c
     return is_mine && h->count > 1;
 }
 
-/* The name has the ranks and the number of bytes, so that a later hand-over of the same ranks uses
- * the same tensor. */
+/* Writes the name of the hidden tensor. The name contains the ranks and the number of bytes, so
+ * that a later hand-over of the same ranks uses the same tensor. */
 static void hand_over_name(struct hand_over *h)
 {
     uint64_t set[RANKS_WORDS] = {0};
@@ -125,7 +127,7 @@ static int hand_over_name_late(const struct hand_over *h, const struct stage_cal
                         call->job->name, h->giver, h->stage, call->timeout_ns / NS_PER_MS, why);
 }
 
-/* Stores the error of the broadcast: the values cannot arrive any more. */
+/* Stores the error of the broadcast, because the values can no longer arrive. */
 static int hand_over_fail(struct hand_over *h, const struct stage_call *call, int error)
 {
     err_set(&h->failure, error,
@@ -144,7 +146,8 @@ static int hand_over_wait(struct hand_over *h, const struct stage_call *call)
     return error < 0 ? hand_over_fail(h, call, error) : 0;
 }
 
-/* After an error a lane may still use the buffer, which then lives as long as the job. */
+/* Runs the broadcast. After an error a lane may still use the buffer, so the buffer is then kept
+ * until the end of the job. */
 static int hand_over_run(struct hand_over *h, const struct stage_call *call)
 {
     int error = h->failure.code ? client_error_from(&h->failure) : 0;

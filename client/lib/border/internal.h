@@ -28,17 +28,17 @@ struct stage_line {
     bool is_there;
 };
 
-/* border.c: sends the end of this rank's part (`ends`), or asks for the next stage. Called without
- * the job's lock. */
+/* border.c: sends the end of this rank's part to the coordinator (`ends`), or requests the next
+ * stage. Called without the job's lock. */
 int border_ask(const struct stage_call *call, bool ends, const struct stage_line *line,
                struct stage_answer *ret_answer);
 /* Ends the open clock if it has pushes, ends this rank's part, and waits until all requests of the
  * rank have ended. Returns 0, 1 if the stage continues, or an error. */
 int border_end(const struct stage_call *call);
 
-/* carry.c: hands the values of the call's spec over to the members of the next stage (`answer`)
- * that are not in the former one. After -ETIMEDOUT the hand-over stays open. The next call goes on
- * with it, and `answer` becomes its stage. */
+/* carry.c: sends the values of the call's spec to the members of the next stage (`answer`) that are
+ * not in the former stage. After -ETIMEDOUT the hand-over stays open. The next call continues this
+ * hand-over, and sets `answer` to the stage of the hand-over. */
 int carry_hand_over(const struct stage_call *call, struct stage_answer *answer);
 /* Allocates a stage, with memory for a hand-over behind it; one free() frees both. NULL: no memory
  * is left. */
@@ -49,7 +49,7 @@ int carry_check(const struct stage_call *call);
 /* Returns the number of bytes of all items. */
 uint64_t carry_bytes(const gp_stage_spec *spec);
 
-/* script.c: rank 0 records each stage in the file GRADPOOL_STAGES_RECORD, and takes the ranks of
+/* script.c: rank 0 records each stage in the file GRADPOOL_STAGES_RECORD, and reads the ranks of
  * each stage from the file GRADPOOL_STAGES_REPLAY. */
 
 /* Finds the next stage in the replay. */

@@ -1,6 +1,6 @@
-/* Recording and replay of stages. A file has one line a stage: number, cursor, steps of a trial,
- * ranks, name. With GP_BSP a replay has the bits of the recorded run, because ranks and steps are
- * the same. Rank 0 reads and writes the files. */
+/* Recording and replay of stages. A file contains one line for each stage, with number, cursor,
+ * steps of a trial, ranks and name. With GP_BSP the results of a replay have the same bits as those
+ * of the recorded run, because ranks and steps are the same. Rank 0 reads and writes the files. */
 #include "client/lib/border/internal.h"
 #include "client/lib/session/process.h"
 

@@ -88,9 +88,9 @@ static int followers_lag(const struct gp_job *job)
     return -1;
 }
 
-/* Sets the terms of a tensor in a job with backup workers. Except for the hidden tensor,
- * tensors that the library declares have rounds of all ranks. Returns the text of an error; NULL:
- * none. */
+/* Sets the terms of a tensor in a job with backup workers. All ranks take part in the rounds of
+ * tensors that the library declares, except for the hidden tensor. Returns the text of an error;
+ * NULL: no error. */
 static const char *follow_sets(const struct gp_job *job, const gp_tensor_spec *spec,
                                struct terms *terms)
 {

@@ -1,7 +1,7 @@
 /* Creates pieces and changes their owners. A worker first sends a new owner the state of the
- * piece's round (W5). If the former owner was lost, it may still write to memory. Then the new
- * owner receives no record until the connection to the former owner is closed (the fence). No fence
- * is needed if the former owner has released the piece (L19). */
+ * piece's round (W5). A former owner that was lost may still write to the worker's memory. In this
+ * case the new owner receives no record until the connection to the former owner is closed (the
+ * fence). No fence is needed if the former owner has released the piece (L19). */
 #include "client/lib/declare/route.h"
 
 #include "client/lib/job/job_tables.h"
@@ -127,9 +127,9 @@ int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 
 /* ---- new owners ---- */
 
-/* Announces a landed piece again. A piece counts as announced until the result of its whole tensor
- * is complete (W15). Its input and its landing area are unchanged, and all ranks get the same
- * answer for all pieces. A piece of a late rank may have the result of a later round. */
+/* Announces a landed piece again. A piece counts as announced until the results of all pieces of
+ * its tensor have arrived (W15). Its input and its landing area are unchanged, and all ranks get
+ * the same answer for all pieces. A piece of a late rank may have the result of a later round. */
 static void route_reopen(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
@@ -158,9 +158,9 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
            p->link->state != LINK_CLOSED;
 }
 
-/* Returns the link that must close before the new owner gets a READY. An existing fence stays: its
- * lane is the last one with a READY, and later owners have received no address of this worker's
- * memory. */
+/* Returns the link that must close before the new owner gets a READY. An existing fence is kept,
+ * because its lane is the last lane that has received a READY, and later owners have received no
+ * address of this worker's memory. */
 static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
 {
     if (p->fence || is_released || former == p->link || !former->conn)
@@ -168,8 +168,8 @@ static struct link *route_fence(const struct piece *p, struct link *former, bool
     return former;
 }
 
-/* Returns whether the former lane has released the piece. This worker may have missed routes; a
- * missed route may have named this lane as lost. */
+/* Returns whether the former lane has released the piece. This worker may have missed routes, one
+ * of which may have named this lane as lost. */
 static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
 {
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;

@@ -1,5 +1,5 @@
-/* Routes: the lane that owns each piece of a tensor. Handles the first route and all later ones.
- * Called in the control thread, with the job's lock held. */
+/* A route names the lane that owns each piece of a tensor. These functions handle the first route
+ * of a tensor and all later routes. Called in the control thread, with the job's lock held. */
 #ifndef GRADPOOL_CLIENT_LIB_DECLARE_ROUTE_H
 #define GRADPOOL_CLIENT_LIB_DECLARE_ROUTE_H
 

@@ -72,7 +72,8 @@ void carry_write(const struct step_deal *deal, uint64_t *ret_words)
 
 /* ---- reading ---- */
 
-/* Reader of the words of a state. Words beyond the end, and words after an error, read as 0. */
+/* Reader of the words of a state. The reader returns 0 in place of words beyond the end, and after
+ * an error. */
 struct carry_reader {
     const uint64_t *at, *end;
     uint64_t samples; /* samples of one epoch */

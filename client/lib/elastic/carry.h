@@ -1,4 +1,4 @@
-/* The state of a deal as 64-bit words, which a member sends to late workers. Pure. */
+/* Converts the state of a deal to 64-bit words, which a member sends to late workers, and back. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_CARRY_H
 #define GRADPOOL_CLIENT_ELASTIC_CARRY_H
 

@@ -192,8 +192,8 @@ uint64_t deal_step_most(const struct deal_spec *spec)
     return spec_batch(spec, DEAL_RANKS_MAX) + spec_least(spec) - 1;
 }
 
-/* Returns the number of samples of the next step. A rest of the epoch that is smaller than a share
- * is part of the step before. */
+/* Returns the number of samples of the next step. If the samples that are left in the epoch after
+ * this step would be fewer than a share, this step includes them. */
 static uint64_t deal_batch(const struct step_deal *deal)
 {
     uint64_t left = deal->spec.samples - deal->cursor + deal->returned.samples;
@@ -260,8 +260,8 @@ static int return_shares(struct step_deal *deal, struct deal_step *step,
     return error;
 }
 
-/* Puts shares back into the deal: the shares in steps t - 1 to t + p of members that are missing in
- * record t, or that are in record t without the state. */
+/* Returns the shares of lost members to the deal. A member is lost if it is missing in record t, or
+ * is in record t without the state. The shares of steps t - 1 to t + p are returned. */
 static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_record *record)
 {
     int error = 0;

@@ -1,13 +1,14 @@
 /* The deal of an elastic job: the samples of each member in each step. Every rank computes the same
- * deal from the same step records, so no message carries samples. Pure; one thread at a time uses a
+ * deal from the same step records, so no message contains samples. One thread at a time may use a
  * deal.
  *
- * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p belong to
+ * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p are dealt to
  * the founding members. A rank in record t confirms its samples up to step t - 1. A rank that is
  * missing in record t is lost: its samples of steps t - 1 to t + p, which no record has confirmed,
- * return and are dealt again at the end of the epoch. A member that is in record t without the
- * state counts as lost, too: a new process has taken its rank. A planned change deals each sample
- * exactly once in each epoch. A death loses no sample, and may repeat the samples of two steps. */
+ * are dealt again at the end of the epoch. A member that is in record t without the state also
+ * counts as lost, because a new process has taken its rank. A planned change deals each sample
+ * exactly once in each epoch. If a member dies, no sample is left out, and the samples of two steps
+ * may be used twice. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_DEAL_H
 #define GRADPOOL_CLIENT_ELASTIC_DEAL_H
 
@@ -55,10 +56,11 @@ struct deal_step {
     /* ranks that divide the samples, in order. The sizes of their shares differ by at most one. If
      * the shares would be smaller than share_least, the last ranks have no share. */
     uint64_t members[RANKS_WORDS];
-    uint64_t lost[RANKS_WORDS]; /* members whose samples have returned */
+    uint64_t lost[RANKS_WORDS]; /* lost members, whose samples are dealt again */
     uint64_t share_least;       /* share_least of the deal, at least 1 */
-    struct deal_runs runs;      /* samples of all members; none: an empty step */
-    bool is_end;                /* the last epoch is complete: the training has ended */
+    /* samples of all members in this step; no runs: the step is empty */
+    struct deal_runs runs;
+    bool is_end; /* the last epoch is complete: the training has ended */
 };
 
 /* State of a deal. Only deal.c and carry.c change the state of a deal that has begun. */

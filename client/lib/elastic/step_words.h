@@ -1,5 +1,5 @@
 /* The step record as 64-bit words. Each rank sends its own words, and the sum of all ranks is the
- * record: sets of ranks add without a carry, because each rank sends its own bit only. Pure. */
+ * record: the sum of the sets of ranks has no carry, because each rank sends only its own bit. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_STEP_WORDS_H
 #define GRADPOOL_CLIENT_ELASTIC_STEP_WORDS_H
 
@@ -40,9 +40,9 @@ struct step_sum {
 };
 
 void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORDS_COUNT]);
-/* Checks and reads a step record, in a job of at most `workers` ranks. -EPROTO: the words are
- * no sum of step words, or lack rank `rank`; -EOWNERDEAD: no rank holds the state; -EINVAL: some
- * rank has another deal than that of `print`. */
+/* Checks and reads a step record, in a job of at most `workers` ranks. -EPROTO: the words are no
+ * sum of step words, or do not include rank `rank`; -EOWNERDEAD: no rank has the state; -EINVAL:
+ * the deal of some rank has another hash than `print`. */
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum);
 /* Returns a hash of a deal. Two different deals almost never have the same hash. */

@@ -35,17 +35,18 @@ struct job_steps {
      * A worker that enters later detects the end by the number of this round */
     struct gp_tensor *record, *carry, *end;
     enum steps_phase phase;
-    int failure;                /* error after which no step can begin; 0: none */
-    bool is_used;               /* a thread is in gp_step_begin() */
-    bool holds;                 /* this rank has the state of the training */
-    bool is_leaving;            /* this rank leaves, and has announced so in the last record */
+    int failure;  /* error after which no step can begin; 0: none */
+    bool is_used; /* a thread is in gp_step_begin() */
+    bool holds;   /* this rank has the state of the training */
+    /* this rank leaves, and its last record has announced that it leaves */
+    bool is_leaving;
     uint64_t number;            /* step whose record was sent last; 0: none, or not known yet */
     struct step_deal *deal;     /* on a rank without the state only `spec` is valid */
     struct step_sum sum;        /* contents of the last record */
     struct gp_request *request; /* open round of a hidden tensor; NULL: none */
     uint64_t sent[STEP_WORDS_COUNT], heard[STEP_WORDS_COUNT];
-    /* hand-over: number of words (0: unknown), and number of words that have arrived; `carried` has
-     * the words at the giver and at late workers, and is NULL at other ranks */
+    /* hand-over: number of words (0: unknown), and number of words that have arrived; on the giver
+     * and on late workers `carried` contains the words; on other ranks it is NULL */
     size_t carried_total, carried_count;
     uint64_t *carried;
     uint64_t chunk_sent[STEPS_CARRY_WORDS], chunk_heard[STEPS_CARRY_WORDS];

@@ -14,19 +14,21 @@ enum backup_phase {
     BACKUP_ANNOUNCED, /* the leader lane has the announcement of the hidden tensor */
     BACKUP_LANDING,   /* this rank is in the set, and waits for results */
     BACKUP_TAKING,    /* this rank is not in the set, and fetches a result of every tensor */
-    BACKUP_NEXT,      /* between two gradients: this rank fetches the next sums that it missed */
+    /* between two gradients, this rank fetches the next sums that it has missed */
+    BACKUP_NEXT,
 };
 
 /* Report of a rank outside the set to the leader lane (LANDED), and the answer. */
 enum backup_report {
-    REPORT_NONE,     /* not all lanes have answered yet */
-    REPORT_OWED,     /* the record was not sent yet */
-    REPORT_SENT,     /* the leader lane has not answered yet */
-    REPORT_ANSWERED, /* `newest` is the round that this rank has to take, or has taken */
+    REPORT_NONE, /* not all lanes have answered yet */
+    REPORT_OWED, /* the record was not sent yet */
+    REPORT_SENT, /* the leader lane has not answered yet */
+    /* `newest` is the round whose results this rank has to fetch, or has fetched */
+    REPORT_ANSWERED,
 };
 
 struct backup_rounds {
-    /* minimum number of gradients that close a round; 0: the job has no backup workers */
+    /* minimum number of gradients with which a round closes; 0: the job has no backup workers */
     uint32_t count;
     bool is_used; /* a thread ends a round or fetches one */
     enum backup_phase phase;

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #define ROUNDS GRADPOOL__WIRE__HOLD_SCOPE__HOLD_ROUNDS
-/* Number of consecutive iterations with a round of each tensor after which the end of an iteration
- * is known. */
+/* The end of an iteration is known after this number of consecutive iterations in which each tensor
+ * had one round. */
 #define ROW 2
 
 static bool hold_counts(const struct gp_tensor *t, uint32_t scope)
@@ -88,9 +88,10 @@ static bool may_lack(const struct gp_job *job, uint32_t scope)
     return false;
 }
 
-/* Returns the iteration of a push that sets parameters: 0 (none), or the iteration after the last
- * permitted one, so that the hold stops the push. A push of parameters at the end of an iteration
- * must wait for the end of the hold, or only some lanes would have the new parameters. */
+/* Returns the iteration of a push that sets parameters. The result is 0 (no iteration), or the
+ * iteration after the last permitted iteration, so that the hold stops the push. A push of
+ * parameters at the end of an iteration must wait for the end of the hold, because otherwise only
+ * some lanes would have the new parameters. */
 static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
                               uint32_t scope)
 {
@@ -241,8 +242,8 @@ static void hold_tell(struct gp_job *job)
     control_post(job->control, &report->call);
 }
 
-/* Handles the reply to a report. Only one report is under way at a time, so a state that has
- * changed meanwhile is reported now. Thread: the control thread. */
+/* Handles the reply to a report. Only one report at a time is without a reply, so a state that has
+ * changed since the report is sent now. Thread: the control thread. */
 static void hold_told(struct control_call *call, const envelope *reply, const struct err *err)
 {
     const struct hold_report *report = container_of(call, struct hold_report, call);
@@ -287,8 +288,8 @@ static bool hold_has_ended(const struct hold *hold)
     return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
 }
 
-/* Returns whether a step has ended: the record of the next step waits, or the thread of the steps
- * waits for other ranks and has pushed more than the record. */
+/* Returns whether a step has ended: either the record of the next step waits, or the thread that
+ * makes the steps waits for other ranks and has pushed more than the record. */
 static bool hold_step_has_ended(const struct hold *hold)
 {
     const struct iterations *its = &hold->scopes[ROUNDS];

@@ -13,11 +13,11 @@
 
 struct iterations {
     uint64_t now; /* newest iteration in which a round has begun; 0: none */
-    /* number of consecutive iterations, up to `now`, with a round of each tensor; -1: `now` does
-     * not count */
+    /* number of consecutive iterations, up to `now`, in which each tensor had a round; -1:
+     * iteration `now` does not count */
     int in_a_row;
-    /* parts: number of tensors that ever had a round; pushed: number of tensors with a round in
-     * `now` */
+    /* parts: number of tensors that have had a round in any iteration; pushed: number of tensors
+     * with a round in iteration `now` */
     uint32_t parts, pushed;
 };
 
@@ -32,7 +32,7 @@ struct hold_report {
 
 struct hold {
     struct iterations scopes[HOLD_SCOPES];
-    uint64_t id;     /* the coordinator's number of the hold; 0: no hold */
+    uint64_t id;     /* number that the coordinator gave to the hold; 0: no hold is in force */
     uint32_t scope;  /* scope in which the hold counts iterations */
     uint64_t last;   /* last permitted iteration; rounds of later ones wait */
     bool keeps_sets; /* a push of parameters after `last` waits, too */

@@ -23,12 +23,12 @@ struct job_tables;
 struct link;
 struct slot;
 
-/* A snapshot or restore that has timed out. The next snapshot or restore ends this one first
- * (L31). */
+/* A snapshot or restore that has timed out. The next snapshot or restore first ends the unfinished
+ * one (L31). */
 struct unfinished {
     struct gp_request *request; /* the request of the unfinished round; NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */
-    /* next: number of the tensor to push after the agreement of all ranks; 0: none */
+    /* next: number of the tensor that is pushed after the agreement of all ranks; 0: no tensor */
     uint32_t root, next;
     bool restores;
 };
@@ -66,9 +66,12 @@ struct gp_job {
     struct list requests, pool;
     /* counters of reasons to drive the engine while no thread waits (L4) */
     uint32_t queued, unsent, connecting;
-    float loss;         /* loss of this iteration; NaN: not set */
-    struct link *spoke; /* link of the last word, COMMIT or CLOSED; NULL: none, or freed (L24) */
-    /* the two newest sets of ranks, for lanes that lack them; index: lowest bit of the round */
+    float loss; /* loss of this iteration; NaN: not set */
+    /* link over which the last word, COMMIT or CLOSED arrived; NULL: none has arrived, or the link
+     * was freed (L24) */
+    struct link *spoke;
+    /* the two newest sets of ranks, for lanes that have not received them; index: lowest bit of the
+     * round */
     struct record_chosen chosen[2];
     uint64_t stale; /* number of words and records without an open round */
     struct gp_tensor *barrier;

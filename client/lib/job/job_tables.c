@@ -1,5 +1,5 @@
-/* Owns the tables of a job, and the numbers of the records that were sent to each lane. Rows live
- * on lanes alone: a table whose lane is lost has failed. */
+/* Owns the tables of a job, and the numbers of the records that were sent to each lane. Rows are
+ * stored on lanes only, so a table fails when one of its lanes is lost. */
 #include "client/lib/job/job_tables.h"
 
 #include "client/lib/job/request.h"
@@ -194,8 +194,8 @@ static void job_table_insert(struct gp_table *t)
     list_insert_before(at, &t->node);
 }
 
-/* Fails a table with shards on a lane that this rank has lost before, because no record is sent to
- * the lane any more. */
+/* Fails a table with shards on a lane that this rank has lost before, because no further record is
+ * sent to this lane. */
 static void job_table_check_lanes(struct gp_table *t)
 {
     char name[32];

@@ -16,7 +16,8 @@ struct table_lane {
     uint64_t clock;    /* last clock whose end was sent to the lane */
     uint64_t change;   /* number of the last change of settings that was sent to the lane */
     bool is_unsent;    /* records wait for room in the send queue; counted in job.unsent */
-    /* a query was sent, which asks whether the lane without pieces keeps the connection */
+    /* a query was sent; its answer shows that the lane, which has no pieces, keeps the
+     * connection */
     bool was_probed;
     bool is_lost; /* the connection has ended, and the shards of the lane with it */
 };
@@ -40,7 +41,7 @@ struct job_tables {
     struct worker_clock clock;
     struct list changes, spare_changes; /* table_change.node */
     uint64_t changes_count;             /* number of the newest change */
-    struct list calls;                  /* row_call.node: calls without an end, in order */
+    struct list calls;                  /* row_call.node: calls that have not ended, in order */
     struct row_pool *pool;              /* lent memory of calls */
     struct job_stage *stage;            /* stage/stage.h; NULL: no call on stages was made */
     struct err *copied; /* first error of a copied push since the last gp_clock(); code 0: none */
@@ -50,13 +51,13 @@ struct gp_table {
     struct gp_job *job;
     struct list node; /* node in job_tables.tables */
     char name[TABLE_TERMS_NAME_BYTES_MAX + 1];
-    struct table_terms *terms; /* filled; allocated with the table */
+    struct table_terms *terms; /* terms with all defaults filled in; allocated with the table */
     struct table_route route;
-    /* those of the terms; if the terms inherit, those of the stage */
+    /* values from the terms; if the terms inherit the consistency, values from the stage */
     uint32_t consistency, staleness;
     gp_row_settings *settings; /* settings of the last gp_table_set(), if has_settings */
     bool has_settings;
-    struct err failure;  /* permanent; code 0: none */
+    struct err failure;  /* permanent failure; code 0: the table has not failed */
     struct list batches; /* gp_batch.node */
 };
 

@@ -21,7 +21,8 @@ struct piece {
     struct link *link; /* link to the lane that owns the piece */
     /* former lane whose connection must close before `link` gets a READY (W5); NULL: none */
     struct link *fence;
-    /* the lane that was lost with the piece; NULL: none, or the piece had a commit since */
+    /* lane that was lost while it owned the piece; NULL: no lane was lost, or a round was committed
+     * since */
     struct link *lost;
     struct list unsent; /* node in link.unsent while a READY is to be sent */
     uint64_t first, elements;

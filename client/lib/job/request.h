@@ -10,7 +10,7 @@ struct row_call;
 /* Time for which a thread has waited for a request without progress, and the time of the next
  * warning. */
 struct stall {
-    uint64_t since_ns, due_ns; /* since_ns: 0 until a thread waits */
+    uint64_t since_ns, due_ns; /* since_ns: 0 until a thread waits for the request */
     bool is_told;              /* a warning was logged */
 };
 

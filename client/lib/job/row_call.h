@@ -31,13 +31,14 @@ struct row_call {
     struct row_memory *memory;  /* NULL: the call is idle */
     struct table_request *requests;
     struct request_part *parts;
-    struct table_span *spans; /* scratch memory of the layout */
+    struct table_span *spans; /* scratch memory in which the request is laid out */
     struct row_block *blocks;
     uint32_t open; /* number of blocks whose exchange has begun and is not over */
     bool is_push;
     bool is_copied; /* the call is a push without a request: gp_clock() returns its error */
     uint64_t clock; /* clock of the call */
-    void *rows;     /* rows of the caller that a pull fills; NULL: filled, or not wanted */
+    /* memory of the caller for the rows of a pull; NULL: the rows were copied, or are not wanted */
+    void *rows;
     struct row_late late;
 };
 

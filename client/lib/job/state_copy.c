@@ -13,8 +13,8 @@ static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
     return t->job->is_elastic ? ranks_have(t->ranks, rank) : terms_have_rank(&t->terms, rank);
 }
 
-/* Chooses the rank by the number of the piece, so that all ranks store about equally much and agree
- * on the rank without a message. */
+/* Chooses the rank by the number of the piece, so that all ranks store about the same amount and
+ * compute the same rank without a message. */
 void copy_choose(struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
@@ -79,8 +79,8 @@ int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
     return error;
 }
 
-/* Stores the step count from a lane. A late worker missed the broadcast, and counts its own steps
- * from this round on. */
+/* Stores the step count from a lane. A late worker has missed the broadcast, and counts its own
+ * steps from this round on. */
 static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
 {
     bool is_known = t->knows_steps && t->entering == 0;

@@ -19,7 +19,7 @@ struct push {
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* settings of an update, if this rank sends them (W14) */
     uint64_t steps;                   /* update count of the state that a restore sets */
-    bool counts_on;                   /* `steps` was counted by this rank */
+    bool counts_on;                   /* this rank itself has counted `steps` */
     uint64_t iterations[HOLD_SCOPES]; /* for each scope, the iteration of the push; 0: none */
     uint64_t traced_ns[TRACE_STEPS];  /* times of the steps, while a timeline is recorded */
     uint32_t root;
@@ -41,11 +41,11 @@ struct gp_tensor {
     struct list node;                /* node in job.tensors */
     struct hash_link by_name, by_id; /* in tables of the job */
     char *name;
-    /* elements: number in one block; bytes: size of the block on the wire */
+    /* elements: number of elements in one block; bytes: size of the block on the wire */
     uint64_t elements, bytes;
     struct terms terms;
-    /* members: number of ranks in the set; first_rank: the lowest of them; peer: any rank other
-     * than this one */
+    /* members: number of ranks in the set; first_rank: lowest rank of the set; peer: any rank of
+     * the set other than this rank */
     uint32_t members, first_rank, peer;
     /* ranks whose pushes make a round, in an elastic job */
     uint64_t ranks[RECORD_MISSING_WORDS];
@@ -79,7 +79,7 @@ struct gp_tensor {
     struct gp_request *request; /* request of the newest push; NULL: gp_wait() has ended it */
     struct gp_request *open_request; /* request of the open round, or NULL */
     struct list in_request;          /* node in request.waiting, .landed or .done */
-    /* Staging memory, NULL until its first use. [1]: for operations with one block for each
+    /* Staging memory, NULL until its first use. Index 1 is for operations with one block for each
      * rank. */
     void *staging_input[2], *staging_landing[2];
     uint64_t staged_bytes; /* bytes of all staging areas */

@@ -45,8 +45,8 @@ static void revisit(struct link *l, bool uses_ticket)
 }
 
 /* Returns whether another connection may work. A network may reset a connection between two running
- * processes, or drop its messages for a long time. Shared memory ends only with its process. A lane
- * with tables counts the rank of an ended connection as lost (A93). */
+ * processes, or drop its messages for a long time. A connection over shared memory ends only with
+ * its process. A lane with tables counts the rank of an ended connection as lost (A93). */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;

@@ -23,7 +23,7 @@ struct link {
     struct fabric_conn *conn;
     bool is_ofi;    /* the connection uses the network */
     bool wants_ofi; /* the next connection uses the network, because shared memory has failed */
-    /* the link is opened again after its end, even if the lane has no piece */
+    /* the link is opened again after its end, even if the lane has no piece of the job */
     bool wants_open;
     bool is_left; /* the lane has released all pieces and will end the connection (L19) */
     bool has_address, has_ticket;

@@ -1,6 +1,7 @@
-/* Sends requests to tables, their settings and ends of clocks to a lane, in this order: settings
- * before the end of any clock, all requests of a clock before its end, then those of the next clock
- * (W26). A record without room in the send queue waits for the event ROOM (W10). */
+/* Sends requests to tables, their settings and ends of clocks to a lane, in a fixed order (W26).
+ * Settings are sent before the end of any clock. All requests of a clock are sent before its end,
+ * and the requests of the next clock after its end. A record without room in the send queue waits
+ * for the event ROOM (W10). */
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
 
@@ -50,8 +51,8 @@ static size_t rows_tables(const struct gp_job *job, uint32_t lane, size_t skip, 
     return count;
 }
 
-/* Sends the end of the lane's next clock. After an error the whole clock is sent again: a repeated
- * end of a clock changes nothing. */
+/* Sends the end of the lane's next clock. After an error all records of the clock are sent again,
+ * because a repeated end of a clock changes nothing. */
 static int rows_send_clock(struct link *l, struct table_lane *lane)
 {
     struct worker_clock clock = l->job->tables->clock;

@@ -140,8 +140,8 @@ static uint16_t stall_to_tell(const struct link *l, const struct record_ready *r
     return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
 }
 
-/* Sends the kept round to a new owner, before the state of the open round. Another rank may need
- * the result of the kept round (W5). */
+/* Sends the state of the kept round to a new owner, before the state of the open round. Another
+ * rank may need the result of the kept round (W5). */
 static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;

@@ -103,7 +103,7 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     return job;
 }
 
-/* Returns the fewest gradients that close a round. */
+/* Returns the minimum number of gradients with which a round closes. */
 static uint32_t fewest_of_backup(const gp_backup_spec *spec, uint32_t workers)
 {
     struct backup_terms terms = backup_terms_of(spec);

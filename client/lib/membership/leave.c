@@ -67,8 +67,8 @@ struct settled {
     size_t count;
 };
 
-/* Returns the newest round of the tensor that is known to be committed; 0: none. A round that is
- * open needs the commit of the round before, unless that round is kept. */
+/* Returns the newest round of the tensor that is known to be committed; 0: none. If a round is
+ * open, the previous round is committed, unless the previous round is kept. */
 static uint64_t tensor_settled(const struct gp_tensor *t)
 {
     if (t->failure.code || t->has_kept || t->round == 0)
@@ -107,7 +107,7 @@ static void settled_free(struct settled *settled)
 }
 
 /* Returns whether every push of a clock that has ended is applied. Other ranks may end the clock
- * late, and a leave before their end would fail the job. */
+ * later, and if this rank left before, the job would fail. */
 static bool rows_are_settled(void *context)
 {
     const struct gp_job *job = context;
@@ -168,8 +168,8 @@ static void say_leave(struct gp_job *job, const struct settled *settled)
                           clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
-/* Removes the job from requests that callers still have, unless a call uses the job. Later calls
- * find NULL as the job of their request (L14). */
+/* Removes the job from requests that callers still have, unless a call uses the job. In later calls
+ * the job of such a request is NULL (L14). */
 static bool try_abandon(void *context)
 {
     struct gp_job *job = context;

@@ -10,9 +10,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Returns the clock that every rank must have ended before the call is over: the push's own clock,
- * or the clock before that of a pull. With SSP the result is `staleness` clocks earlier. 0: the
- * call waits for no rank. */
+/* Returns the clock that every rank must have ended before the call can end. For a push this is its
+ * own clock, for a pull the previous clock. With SSP the result is `staleness` clocks earlier. 0:
+ * the call waits for no rank. */
 static uint64_t row_stall_clock(const struct row_call *call)
 {
     const struct gp_table *table = call->batch->table;

@@ -15,8 +15,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Moves a tensor to the next list of its request when the caller need not wait for its round any
- * more. */
+/* Moves a tensor to the next list of its request when the caller no longer needs to wait for its
+ * round. */
 static void settle_tensor(struct gp_tensor *t)
 {
     struct gp_request *q = t->open_request;
@@ -357,7 +357,8 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
     case RECORD_PASSED: settle_passed(l->job, &record.chosen); break;
     case RECORD_MEASURE: settle_measure(l, &record.measure); break;
-    default: l->job->stale++; /* records of this kind are for lanes, or not for this job */
+    /* a record of this kind is for lanes, or does not apply to this job */
+    default: l->job->stale++;
     }
 }
 

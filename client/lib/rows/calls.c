@@ -104,7 +104,7 @@ static int row_begin_send(struct row_begin *b)
 {
     struct gp_job *job = b->batch->table->job;
     struct row_call *call = b->call;
-    engine_poll(&job->engine); /* words of earlier calls make room */
+    engine_poll(&job->engine); /* completion words of earlier calls free room */
     int error = rows_check(b->batch->table);
     if (error < 0)
         return error;
@@ -154,7 +154,8 @@ static int row_begin_empty(struct row_begin *b)
     return b->request ? 0 : row_begin_no_memory(b, -ENOMEM);
 }
 
-/* In a stage the lowest member gives the settings, and each rank may be the lowest member. */
+/* In a stage lanes use the settings of the lowest member, and each rank may be the lowest member,
+ * so each rank must have set the settings. */
 static int row_begin_check_stage(const struct row_begin *b)
 {
     const struct gp_table *t = b->batch->table;
@@ -251,7 +252,8 @@ int gp_table_set(gp_table *table, const gp_row_settings *settings)
         *table->settings = *settings;
         table->has_settings = true;
     }
-    if (error == 0 && job_stage_is_active(table->job)) /* else sent at the begin of a stage */
+    /* without an active stage, the settings are sent when a stage begins */
+    if (error == 0 && job_stage_is_active(table->job))
         error = changes_add(table, settings);
     pthread_mutex_unlock(&table->job->lock);
     return error;

@@ -70,8 +70,8 @@ static int declared_no_memory(struct table_declaration *d)
         d->name);
 }
 
-/* Refuses a declare after the first clock. A clock may end while the coordinator answers, so the
- * answer is checked, too. */
+/* Refuses a declare after the first clock. A clock may end before the coordinator's answer arrives,
+ * so the check is repeated after the answer. */
 static int declared_check_clock(struct table_declaration *d)
 {
     uint64_t ended = d->job->tables ? d->job->tables->clock.ended : 0;

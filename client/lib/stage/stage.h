@@ -14,14 +14,16 @@ struct job_stage {
     uint64_t members[RANKS_WORDS];
     uint32_t visits; /* stages in which this rank has worked */
     uint64_t first_clock;
-    bool has_ended;              /* this rank has ended its part, and all other members have */
-    bool is_busy;                /* a thread is in a call on stages */
-    bool is_carrying;            /* values are handed over, over tensors of the library */
-    struct hand_over *hand_over; /* begun and not over, in the memory behind this struct; or NULL */
+    bool has_ended; /* this rank and all other members have ended their parts */
+    bool is_busy;   /* a thread is in a call on stages */
+    /* values are handed over at this time, over tensors of the library */
+    bool is_carrying;
+    /* hand-over that has begun and not ended, in the memory behind this struct; NULL: none */
+    struct hand_over *hand_over;
     /* Steps of this rank in the stage. */
     uint32_t trial_steps, steps;
-    bool is_paused;    /* the trial is over */
-    uint64_t began_ns; /* of the present step */
+    bool is_paused;    /* the trial of the stage has ended */
+    uint64_t began_ns; /* beginning of the present step */
     uint64_t unit_ps[STAGE_TIMES_MAX];
     size_t times_count;
 };

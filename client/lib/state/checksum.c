@@ -6,7 +6,7 @@
 
 /* 32-bit words are summed modulo 2^64. A changed word changes the first sum by less than 2^32. Two
  * swapped words change the second sum by less than 2^64, in memory of up to 256 GiB. So neither
- * change is a multiple of 2^64, and both change the checksum. */
+ * difference is a multiple of 2^64, and both kinds of changes change the checksum. */
 typedef uint64_t lanes __attribute__((vector_size(32)));
 #define LANES (sizeof(lanes) / sizeof(uint64_t))
 #define VECTORS 2 /* number of vectors at a time */

@@ -1,4 +1,4 @@
-/* Checksums that detect changes of memory. Pure. */
+/* Checksums that detect changes of memory. */
 #ifndef GRADPOOL_CLIENT_LIB_STATE_CHECKSUM_H
 #define GRADPOOL_CLIENT_LIB_STATE_CHECKSUM_H
 

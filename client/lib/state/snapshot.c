@@ -19,18 +19,20 @@
 /* maximum number of attempts in one call: other ranks may begin again several times */
 #define BEGINNINGS_MAX 4
 
-/* Steps on which ranks agree: begin, file, one for each tensor from AT_TENSOR on, then the end. */
+/* Steps on which ranks agree: the begin, the file, one step for each tensor from AT_TENSOR on, and
+ * the end. */
 enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
 
-/* One rank's part of an agreement. Each field of the result is the minimum over all ranks. */
+/* One rank's part of an agreement. Each field of the result is the minimum of this field over all
+ * ranks. */
 struct agreement {
     int64_t failure; /* 0, or an error and its rank */
     int64_t print,
         /* print: hash of the declared tensors. All ranks have the same hash if the minimum of
          * `print` and the minimum of `negative_print` differ in the sign alone. */
         negative_print;
-    /* minus the number of updates: the minimum gives the largest number, because a late worker has
-     * counted fewer updates */
+    /* negative number of updates, so that the minimum gives the largest number of updates, because
+     * a late worker has counted fewer updates */
     int64_t negative_steps;
     int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
     int64_t rank;                /* the lowest rank has the file */

@@ -138,7 +138,7 @@ static int begin_name_fault(const struct beginning *b, int error)
 
 /* ---- the end ---- */
 
-/* Ends the steps of this rank. If the rank has no state, it joined after the end of the
+/* Ends the steps of this rank. A rank without the state has joined after the end of the
  * training. */
 static int begin_be_over(const struct beginning *b)
 {

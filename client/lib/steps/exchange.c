@@ -43,8 +43,8 @@ static void exchange_fill(struct job_steps *s)
     memcpy(s->chunk_sent, s->carried + s->carried_count, some * sizeof s->chunk_sent[0]);
 }
 
-/* Handles the first chunk, which has the number of words. Returns 1; 0: no giver has sent words; or
- * -EPROTO. */
+/* Handles the first chunk, which contains the number of words. Returns 1; 0: no giver has sent
+ * words; or -EPROTO. */
 static int exchange_begin(struct job_steps *s)
 {
     uint64_t total = s->chunk_heard[CARRY_COUNT];

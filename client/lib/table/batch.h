@@ -1,5 +1,5 @@
 /* The keys of a batch, in blocks of at most TABLE_KEYS_MAX keys. Each block needs one request. A
- * batch may be pulled and pushed many times. Pure. */
+ * batch may be pulled and pushed many times. */
 #ifndef GRADPOOL_CLIENT_TABLE_BATCH_H
 #define GRADPOOL_CLIENT_TABLE_BATCH_H
 

@@ -1,5 +1,5 @@
-/* The clock of a worker over all its tables, and the numbers of its requests. Pure; the caller
- * holds the job's lock. */
+/* The clock of a worker over all its tables, and the numbers of its requests. The caller holds the
+ * job's lock. */
 #ifndef GRADPOOL_CLIENT_TABLE_CLOCK_H
 #define GRADPOOL_CLIENT_TABLE_CLOCK_H
 

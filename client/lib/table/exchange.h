@@ -1,6 +1,7 @@
 /* Open pulls and pushes of a worker, and the words with which lanes end them. A request has one
- * part for each lane with keys, and is over when every part has its word or an error. Pure;
- * the caller holds the job's lock, sends the records, and lends the memory until the end. */
+ * part for each lane with keys, and is over when for every part a word or an error has arrived. The
+ * caller holds the job's lock, sends the records, and lends the memory until the request is
+ * over. */
 #ifndef GRADPOOL_CLIENT_TABLE_EXCHANGE_H
 #define GRADPOOL_CLIENT_TABLE_EXCHANGE_H
 
@@ -25,8 +26,9 @@ struct table_exchange {
     struct list node; /* node in exchanges.open, in the order of sequence numbers */
     struct exchange_part *parts;
     uint32_t parts_count, parts_room;
-    uint32_t open; /* number of parts without an end; 0: the exchange is over */
-    int code;      /* 0, or the first error of a lane */
+    /* number of parts for which neither word nor error has arrived; 0: the exchange is over */
+    uint32_t open;
+    int code; /* 0, or the first error of a lane */
     char text[RECORD_TEXT_BYTES + 1];
 };
 
@@ -73,10 +75,10 @@ struct table_exchange *exchange_word(struct table_exchanges *exchanges, uint32_t
 struct table_exchange *exchange_error(struct table_exchanges *exchanges, uint32_t lane,
                                       const struct record_error *error);
 /* Ends the exchange's open part for a lost lane with this error. Returns whether the exchange is
- * over now; false also without such a part. */
+ * over now; false if the exchange has no such part. */
 bool exchange_lose(struct table_exchanges *exchanges, struct table_exchange *exchange,
                    uint32_t lane, int code, const char *text);
-/* Returns the number of further requests to the table that a lane stores. */
+/* Returns the number of further requests to the table for which a lane has room. */
 uint32_t exchanges_room(const struct table_exchanges *exchanges, uint32_t table, uint32_t lane);
 /* Returns the lane's next open part behind the request with number `sequence`; 0: the first open
  * part. NULL: no further part is open. The caller repeats the records of these parts on a new

@@ -1,5 +1,5 @@
 /* Copies rows of one request between two orders: the caller's order, with duplicates, and the order
- * of distinct mixed keys. Pure. */
+ * of distinct mixed keys. */
 #ifndef GRADPOOL_CLIENT_TABLE_FOLD_H
 #define GRADPOOL_CLIENT_TABLE_FOLD_H
 
@@ -8,9 +8,9 @@
 
 /* Sums the gradients of each key, in order of position, so that equal input gives equal bits.
  *
- * gradients  rows of `dim` elements (1 to 4096) in the order of the caller's keys
- * ret_rows   one row for each distinct key, in order; no overlap with `gradients`
- * dtype      f32, f16 or bf16, of both; halves are summed in f32 and rounded once */
+ * gradients rows of `dim` elements (1 to 4096) in the order of the caller's keys ret_rows one row
+ * for each distinct key, in order; no overlap with `gradients` dtype f32, f16 or bf16, of gradients
+ * and rows; f16 and bf16 are summed in f32 and rounded once */
 void table_fold(const struct table_keys *keys, enum reduce_dtype dtype, uint32_t dim,
                 const void *gradients, void *ret_rows);
 

@@ -1,6 +1,6 @@
 /* The keys of one request to a table, in the form that lanes read: mixed, ascending, each key once.
  * One sort gives the shard (top bits), the order of the merge on the lane, and the order of rows in
- * the lane's memory. Pure; one thread at a time uses a struct table_keys. */
+ * the lane's memory. One thread at a time may use a struct table_keys. */
 #ifndef GRADPOOL_CLIENT_TABLE_KEYS_H
 #define GRADPOOL_CLIENT_TABLE_KEYS_H
 

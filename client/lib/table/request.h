@@ -1,6 +1,6 @@
 /* The memory of a request to a table, as lanes read it (ROWS), and the record for each lane. All
- * lanes share the keys and rows; each lane has its own run of the directory. Pure: the caller lends
- * the memory and sends the records. */
+ * lanes share the keys and rows; each lane has its own run of the directory. The caller lends the
+ * memory and sends the records. */
 #ifndef GRADPOOL_CLIENT_TABLE_REQUEST_H
 #define GRADPOOL_CLIENT_TABLE_REQUEST_H
 

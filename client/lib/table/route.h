@@ -1,4 +1,4 @@
-/* Lanes of the shards of a table, from the coordinator's TableRoute. Pure. */
+/* Lanes of the shards of a table, from the coordinator's TableRoute. */
 #ifndef GRADPOOL_CLIENT_TABLE_ROUTE_H
 #define GRADPOOL_CLIENT_TABLE_ROUTE_H
 

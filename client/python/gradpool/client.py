@@ -77,7 +77,7 @@ class Client(Owned):
     def join(self, name=None, rank=None, workers=None, loss_limit=None, workers_max=None,
              on_worker_loss='fail', durability=None, backup=None):
         """Joins a job and returns a Job, without waiting for the other workers. A parameter that is
-        None comes from the launcher's environment (job_from_environment). All other parameters than
+        None comes from the launcher's environment (job_from_environment). All parameters except
         `rank` are the same on every worker.
 
           loss_limit      slow-down that the job accepts from sharing lanes, 0.05 for 5 %; None: the
@@ -447,7 +447,7 @@ class Job(Owned):
         return run(self, plan, **options)
 
     def clock(self):
-        """Ends this rank's clock in all tables. Never waits. Raises the error of a push."""
+        """Ends this rank's clock in all tables. Never waits. Raises an earlier error of a push."""
         with self._using() as handle:
             check(lib.gp_clock(handle))
             self._rounds.raise_dropped()

@@ -11,8 +11,8 @@ RandomK sends the same places on every rank, so the service computes the mean.
                Karimireddy et al. 2019, error feedback)
     TopK       the largest values of a tensor, with their places (Aji and Heafield 2017)
     RandomK    values at random places (Stich et al. 2018)
-    Dithering  the step below or above each value, chosen at random so that the mean is right
-               (Alistarh et al. 2017, with the norm as scale, here the maximum)
+    Dithering  the step below or above each value, chosen at random so that the expected value is
+               correct (Alistarh et al. 2017, with the norm as scale, here the maximum)
 
 Gradients are float32 on the CPU: numpy arrays, or torch tensors by their numpy(). Random numbers
 are seeded by (name, round), and are equal on all ranks with one version of numpy."""
@@ -22,7 +22,8 @@ import numpy
 
 from .errors import mismatch
 
-MIN_BYTES = 65536   # for shorter tensors a round costs more than the transfer of its bytes
+# for shorter tensors a round costs more than the transfer of the bytes that a codec saves
+MIN_BYTES = 65536
 _WORD_BITS = 32
 _BYTE_BITS = 8
 # RandomK's marks are integers from -_MARK_MAX to _MARK_MAX. They and their squares are exact even

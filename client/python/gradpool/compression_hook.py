@@ -15,7 +15,7 @@ from .codecs import Feedback
 class CompressionState:
     """Residuals and rounds of a DistributedDataParallel model, by parameter.
 
-    residuals  for a checkpoint: state_dict() and load_state_dict()"""
+    residuals  with state_dict() and load_state_dict() for checkpoints"""
 
     def __init__(self, model, codec):
         self.group, self.feedback = model.process_group, Feedback(codec)

@@ -432,7 +432,7 @@ class Attachment:
 
 class _Copy:
     """The hook's state in a copy of a model: torch 2 copies the state. The copied model has no
-    hook."""
+    hook, so this object does nothing."""
 
     def push(self, _):
         raise mismatch('the model is a copy of an attached model: attach() the copy, too')

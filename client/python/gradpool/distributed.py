@@ -78,8 +78,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return self._name
 
     def fail(self, error):
-        """Fails the group. After a failed operation later ones cannot be matched with those of
-        other ranks."""
+        """Fails the group. After a failed operation, this rank's later operations cannot be matched
+        with the operations of other ranks."""
         if self.failure is None:
             self.failure = error
         for operation in list(self.open):
@@ -343,7 +343,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
 
     def _exchange(self, what, tensor, outputs, inputs):
         """Sends block i of the inputs to rank i, and receives block i of the outputs from rank i.
-        Both ranks know which blocks are empty."""
+        The two ranks both know which blocks are empty."""
         check_alike([inputs[self.rank()]], outputs[self.rank()], what)
         parts, finishes = [], []
         for peer, (output, given) in enumerate(zip(outputs, inputs)):

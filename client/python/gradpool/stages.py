@@ -22,10 +22,12 @@ def run(job, plan, repeat=1, timeout_ms=0, idle_timeout_ms=DAY_MS):
       plan             a list of dicts:
         name             of the stage; stages of one name share their choice of workers
         workers          number of ranks that work; "auto": chosen by trials
-        workers_min      fewest ranks: the job must have so many
-        workers_max      most ranks of an automatic stage
-        goal             of "auto": "fastest", or "frugal", the least time x ranks
-        visit            "stay": the lowest ranks; "travel": those with the fewest stages of work
+        workers_min      least number of ranks that work; the job must have at least this number
+        workers_max      largest number of ranks that work in an automatic stage
+        goal             of "auto": "fastest" (least time), or "frugal" (least product of time and
+                         ranks)
+        visit            "stay": the lowest ranks work; "travel": the ranks that have worked in the
+                         fewest stages work
         consistency      of tables without their own: "bsp", "ssp:2" or "asp"
         carry            a list of arrays that new ranks get from the lowest rank of the last stage
       timeout_ms       longest wait for the other ranks at a border; 0: GRADPOOL_TIMEOUT_MS
@@ -140,7 +142,7 @@ class Stage:
 
       name, number      number from 1, over all stages of the job
       workers           number of ranks that work
-      place             number of working ranks below this one; None: this rank is idle"""
+      place             number of working ranks below this rank; None: this rank is idle"""
 
     def __init__(self, border, entry):
         self._border, self._entry, self.name = border, entry, entry.name

@@ -20,7 +20,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-/* Size of a completion queue: one completion for each slot, and words of the peer. */
+/* Size of a completion queue, which has room for one completion of each slot, and for words of the
+ * peer. */
 #define QUEUE_SIZE (OFI_RECEIVES + OFI_SENDS_MAX + OFI_TRANSFERS_MAX + OFI_PACKS + 256)
 
 /* --- making ---------------------------------------------------------------------------------- */

@@ -93,8 +93,8 @@ static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
 }
 
 /* Reads a connection's queue once in a poll, and charges the time to the job. A connection that a
- * poll has not reached needs no mark: either `is_due` is set, or its descriptor reports its bytes
- * (O5). */
+ * poll has not reached is not recorded, because either its `is_due` is set, or its descriptor
+ * reports its bytes (O5). */
 static int ofi_take(struct list *node, struct fabric_event *events, int events_max)
 {
     struct ofi_place *place = list_entry(node, struct ofi_place, in_turn);
@@ -184,8 +184,8 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* Ends the bursts: only small operations of a burst wait in a pack (O13). All other operations were
- * sent when they were posted. */
+/* Ends the bursts, because only small operations of a burst wait in a pack (O13). All other
+ * operations were sent when they were posted. */
 static void ofi_flush(struct fabric *base) { ofi_pack_end_bursts(ofi_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */

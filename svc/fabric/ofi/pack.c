@@ -130,7 +130,7 @@ void ofi_pack_end_bursts(struct ofi_fabric *f)
         if (error == -EAGAIN && c->sends_asked + c->packs_posted == 0)
             ofi_queue_activate(c); /* another resource is missing: the next poll tries again */
         if (error == -EAGAIN)
-            continue; /* repeated by the poll after the next completion */
+            continue; /* the poll after the next completion tries again */
         if (error < 0)
             ofi_queue_fail(c, error);
         list_remove(&c->in_bursts);

@@ -252,7 +252,7 @@ static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
 }
 
 /* Reports completions. Items of packs are reported before later completions. If the batch is full,
- * the rest is left for the next poll. Returns whether everything was reported. */
+ * the other completions are left for the next poll. Returns whether everything was reported. */
 static bool transfer_tell_entries(struct ofi_conn *c, struct ofi_batch *batch)
 {
     for (;;) {

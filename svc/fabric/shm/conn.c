@@ -75,8 +75,8 @@ void shm_conn_send_bye(struct shm_conn *c, uint32_t reason)
 }
 
 /* Shuts the socket down. Closing is not enough, because a forked child of this process may also
- * have the socket. A lane shuts down its end only when it frees the connection: until the next
- * poll it may still write through its mappings (S11). */
+ * have the socket. A lane shuts down its end only when it frees the connection, because until the
+ * next poll the lane may still write through its mappings (S11). */
 static void conn_say_goodbye(struct shm_conn *c, uint32_t reason)
 {
     shm_conn_send_bye(c, reason);
@@ -123,8 +123,8 @@ void shm_conn_note(struct shm_conn *c)
         list_append(&shm_owner(c)->news, &c->news_link);
 }
 
-/* Ends the connection with the reason in the BYE of the peer. A peer that ended without BYE has
- * died. */
+/* Ends the connection with the reason in the BYE of the peer. If the peer has sent no BYE, its
+ * process has died. */
 void shm_conn_farewell(struct shm_conn *c)
 {
     for (int i = 0; i < FAREWELL_PACKETS_MAX; i++) {

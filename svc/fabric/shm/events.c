@@ -66,8 +66,8 @@ static int events_take_word(struct shm_conn *c, const struct shm_record *record,
     return 1;
 }
 
-/* Handles a record. Only workers may send LEND and WITHDRAW, and only lanes WORD. Returns 1 for an
- * event, 0 for none, or an error; the connection has ended then. */
+/* Handles a record. Only workers may send LEND and WITHDRAW, and only lanes may send WORD. Returns
+ * 1 for an event, 0 for none, or an error; the connection has ended then. */
 static int events_take_record(struct shm_conn *c, struct shm_record *record,
                               struct fabric_event *event)
 {

@@ -36,7 +36,9 @@
 struct shm_lane {
     int listener_fd;
     int epoll_fd;
-    int spare_fd;  /* closed for a moment to refuse a caller when no other descriptor is left */
+    /* spare descriptor, which is closed for a moment to refuse a caller when no other descriptor is
+     * left */
+    int spare_fd;
     int rest_fd;   /* timer: end of the listener's pause */
     int greetings; /* number of connections in state SHM_GREETING */
 };
@@ -181,15 +183,15 @@ void shm_lane_look(struct shm_fabric *f)
             lane_end_rest(f->lane);
         else if (events[i].data.ptr)
             shm_conn_look(events[i].data.ptr);
-        /* NULL: an event of the mapper, or of a worker's eventfd. A worker's eventfd is never read,
-         * because the worker could make the read block (S4). */
+        /* The data of an event of the mapper, or of a worker's eventfd, is NULL. A worker's eventfd
+         * is never read, because the worker could make the read block (S4). */
     }
 }
 
 /* --- the handshake --------------------------------------------------------------------------- */
 
-/* Maps memory whose creator has allocated all pages (S14). The pages are mapped now, before the
- * lane accesses them. */
+/* Maps memory whose creator has allocated all pages (S14). The pages are mapped in this call,
+ * before the lane accesses them. */
 static int lane_map_whole(struct shm_conn *c, int fd, uint64_t bytes, void **ret_base)
 {
     void *base;

@@ -1,7 +1,7 @@
 /* Lent memory on the lane's side. The mapper's thread maps regions, and also the pages that a
  * record names for the first time. A record waits for its pages, and delays the later records of
  * its connection only. A region with missing pages ends its connection, because the lane would pay
- * for these pages. Everything from a worker is checked (W9). S12 and S14 of
+ * for these pages. All bytes and descriptors from a worker are checked (W9). S12 and S14 of
  * svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/lending.h"
 
@@ -182,8 +182,8 @@ static size_t lending_spans_of_backup(const struct shm_record *record, struct le
     return 1;
 }
 
-/* Returns the ranges that a record names. For a malformed record there are none; the lane, which
- * knows the piece, refuses the record. */
+/* Returns the ranges that a record names. A malformed record has no ranges; the lane, which knows
+ * the piece, refuses the record. */
 static size_t lending_spans(const struct shm_record *record, struct lending_span spans[2])
 {
     uint8_t kind = record->bytes > 0 ? record->body[0] : 0;

@@ -12,7 +12,7 @@ int shm_lending_begin(struct shm_conn *c, const struct shm_record *record);
 int shm_lending_withdraw(struct shm_conn *c, uint32_t id);
 void shm_lending_end(struct shm_conn *c);
 /* Returns true if the record (an entry of `messages`) names pages that are not mapped yet. The
- * record then waits for them. */
+ * record then waits until these pages are mapped. */
 bool shm_lending_waits(struct shm_conn *c, struct shm_record *record);
 /* Returns whether records wait because the mapper is still working. */
 bool shm_lending_is_stuck(const struct shm_conn *c);
@@ -25,7 +25,8 @@ int shm_lending_resume(struct shm_conn *c, struct fabric_event *event,
                        struct shm_record **ret_record);
 /* Charges the jobs for the time in which the mapper's thread has unmapped their regions. */
 void shm_lending_charge_unmapped(struct shm_fabric *f);
-/* Returns the address of lent memory, or NULL if it is not lent or a page is missing. */
+/* Returns the address of a range of a region, or NULL if the range is not lent or one of its pages
+ * is missing. */
 void *shm_lending_place(const struct shm_conn *c, uint32_t id, uint64_t offset, size_t bytes);
 
 #endif

@@ -23,8 +23,8 @@ static int worker_say_hello(struct shm_conn *c, int rings_fd, const void *ticket
         memcpy(hello.ticket, ticket, ticket_bytes);
     int error =
         shm_packet_send(c->socket, &hello, (const int[]){rings_fd, shm_owner(c)->bell_fd}, 2);
-    /* If the lane has refused the connection, its reason has arrived, and is read later like any
-     * answer. */
+    /* If the lane has already refused the connection, the packet with its reason has arrived, and
+     * is read later like any other answer. */
     return error == -ECONNRESET ? 0 : error;
 }
 

@@ -10,7 +10,7 @@
 
 /* ---- copied entries ---- */
 
-/* Gives the entries of a complete read to their request. The port can then read the entries of
+/* Assigns the entries of a complete read to their request. The port can then read the entries of
  * other requests. */
 static void directory_take(struct row_port *port)
 {

@@ -1,6 +1,6 @@
-/* Directories of requests. Mapped ones are read in place; over a network, ROW_SPANS entries at a
- * time are copied. Entries are compared with the request and the table at every use, because they
- * come from a peer. RULES.md: A4, A99. */
+/* Directories of requests. A mapped directory is read in place; over a network, ROW_SPANS entries
+ * are copied at a time. Entries are compared with the request and the table at every use, because
+ * they come from a peer. RULES.md: A4, A99. */
 #ifndef GRADPOOL_LANE_ROWS_DIRECTORY_H
 #define GRADPOOL_LANE_ROWS_DIRECTORY_H
 
@@ -9,9 +9,9 @@
 #define DIRECTORY_FAULT "a request has an invalid directory; use one version"
 
 /* Compares the shards and epochs of the entries with those of the lane, and sets
- * request->is_checked. -EAGAIN: entries are on their way, so the call has to be repeated. -ESTALE:
- * a shard is on another lane or under another epoch; -EBADMSG: entries are invalid or out of order;
- * -EFAULT: the worker does not lend the memory. */
+ * request->is_checked. -EAGAIN: entries have not arrived yet, so the call has to be repeated.
+ * -ESTALE: a shard is on another lane or under another epoch; -EBADMSG: entries are invalid or out
+ * of order; -EFAULT: the worker does not lend the memory. */
 int directory_check(const struct lane_table *table, struct row_request *request);
 /* Checks the requests over a network whose entries have arrived. Those with an error end, or their
  * worker is evicted. Returns whether there was work. */

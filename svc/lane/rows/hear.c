@@ -1,5 +1,6 @@
-/* Checks records of workers about tables. record_check() has checked all that needs no state;
- * tables, shapes, clocks, sequence numbers and lent memory are checked here. RULES.md: A4. */
+/* Checks records of workers about tables. record_check() has made the checks that need no state of
+ * the lane. This file checks tables, shapes, clocks, sequence numbers and lent memory. RULES.md:
+ * A4. */
 #include "svc/lane/rows/hear.h"
 
 #include "svc/base/clock.h"
@@ -50,8 +51,8 @@ static const char *request_fault(const struct worker *w, const struct lane_table
 }
 
 /* Adds a push to the list. With BSP, pushes are sorted by (rank, sequence), because the order of
- * arrival must not change the bits of a sum. Without BSP, each push has an update of its own, in
- * the order of arrival. */
+ * arrival must not change the bits of a sum. Without BSP, pushes are applied one by one, in the
+ * order of arrival. */
 static void add_push(struct lane_table *table, struct row_request *push)
 {
     struct list *at = &table->queues->pushes;

@@ -9,8 +9,7 @@
 
 #include <errno.h>
 
-/* Bytes of the slots of all ports of a job; smallest and largest number of bytes of one port's
- * slot. */
+/* Bytes of the slots of all ports of a job; minimum and maximum bytes of the slot of one port. */
 #define PORTS_BYTES (16u << 20)
 #define PORT_LEAST (32u << 10)
 #define PORT_MOST (1u << 20)
@@ -172,7 +171,8 @@ void network_close(struct lane_tables *tables)
 
 /* ---- operations ---- */
 
-/* After -EAGAIN of the fabric the event ROOM wakes the job; after -ECONNRESET, CLOSED follows. */
+/* If the fabric has returned -EAGAIN, its event ROOM wakes the job later; after -ECONNRESET, the
+ * event CLOSED follows. */
 static int network_posted(struct row_fetch *fetch, int error)
 {
     if (error == 0)

@@ -1,13 +1,13 @@
-/* Memory with which a lane reads and writes rows over a network, and the ends of these reads and
- * writes. RULES.md: A99. */
+/* Memory for the reads and writes of rows over a network, and handlers for the completion of these
+ * reads and writes. RULES.md: A99. */
 #ifndef GRADPOOL_LANE_ROWS_NETWORK_H
 #define GRADPOOL_LANE_ROWS_NETWORK_H
 
 #include "svc/lane/rows/types.h"
 
 /* Allocates, for a worker that is or will be connected over this fabric, all memory that requests
- * of its rank need. No effect for mapped memory, for a replica holder, and in a job without tables.
- * Returns 0, or an error after which the job has failed. */
+ * of its rank need. Has no effect for mapped memory, for a replica holder, and in a job without
+ * tables. Returns 0, or an error after which the job has failed. */
 int network_open(const struct worker *w, const struct fabric *fabric);
 /* Frees all memory of the job's tables; a lane that ends has no fabric any more. */
 void network_close(struct lane_tables *tables);
@@ -33,10 +33,10 @@ int network_write(struct row_fetch *fetch, const struct worker *w, uint32_t regi
                   const void *local, size_t bytes, const uint32_t *word);
 /* Ignores the result of an operation, whose local memory stays in use until its end. */
 void network_abort(struct row_fetch *fetch);
-/* Returns whether a window of keys is being read. The next shard waits until the end of this read,
- * because its windows have other places in the same memory. */
+/* Returns whether a read of a window of keys is in progress. The next shard waits for the end of
+ * this read, because the windows of that shard have other places in the same memory. */
 bool network_reads_windows(const struct lane_tables *tables);
-/* Ends the operations of a worker whose requests are dropped. */
+/* Aborts the operations of a worker whose requests are dropped. */
 void network_forget(struct lane_tables *tables, const struct worker *w);
 
 /* Handles the end of an operation. Returns false if no table has posted the operation. */

@@ -17,8 +17,8 @@
 
 #define TURN_BYTES (256u << 10) /* about one long chunk */
 
-/* Reads the next entry of the directory. -EAGAIN: the entry is on its way; -EBADMSG, -EFAULT: the
- * worker breaks the protocol. */
+/* Reads the next entry of the directory. -EAGAIN: the entry has not arrived yet; -EBADMSG, -EFAULT:
+ * the worker breaks the protocol. */
 static int pull_read_span(const struct lane_table *table, struct row_request *pull,
                           struct row_span *ret_span)
 {
@@ -89,8 +89,8 @@ static int pull_answer(const struct lane_table *table, struct row_request *pull,
     return (int)count;
 }
 
-/* Works on a pull until its end, until a shard is not ready, or until TURN_BYTES are answered.
- * Returns the number of answered keys; negative: the worker breaks the protocol. */
+/* Works on a pull until the pull is complete, until a shard is not ready, or until TURN_BYTES are
+ * answered. Returns the number of answered keys; negative: the worker breaks the protocol. */
 static int pull_go_on(struct lane_table *table, struct row_request *pull)
 {
     uint32_t most = (uint32_t)(TURN_BYTES / (table->wire_bytes + sizeof(uint64_t))), answered = 0;
@@ -111,7 +111,7 @@ static int pull_go_on(struct lane_table *table, struct row_request *pull)
 /* A run of keys over a network. */
 struct pull_run {
     uint32_t count;
-    bool is_last; /* the run ends the request */
+    bool is_last; /* the request has no keys after this run */
 };
 
 /* Returns the next run: the next keys of the entry `span`, and of the copied entries behind it, as
@@ -167,8 +167,9 @@ static int pull_go_on_fetched(struct lane_table *table, struct row_request *pull
     return port_begin(table, pull, &span, run.count, run.is_last);
 }
 
-/* Returns whether there was work. The word of a complete pull was sent together with its last rows.
- * The connection of the worker may have ended since, so no other answer is sent. */
+/* Returns whether there was work. The completion word of a complete pull was sent together with its
+ * last rows. The connection of the worker may have ended in the meantime, so no other answer is
+ * sent. */
 static bool pull_try_fetched(struct lane_table *table, struct row_request *pull)
 {
     int answered = pull_go_on_fetched(table, pull);

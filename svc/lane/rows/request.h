@@ -1,5 +1,5 @@
-/* A request for rows: its memory in the worker, its end. Pointers into a worker's memory are valid
- * within one turn (A7). */
+/* Functions for a request for rows: they map its memory in the worker, and end it. Pointers into a
+ * worker's memory are valid within one turn (A7). */
 #ifndef GRADPOOL_LANE_ROWS_REQUEST_H
 #define GRADPOOL_LANE_ROWS_REQUEST_H
 

@@ -70,8 +70,8 @@ static void drop_requests(struct lane_table *table, struct list *requests, const
 
 /* ---- workers that end ---- */
 
-/* Returns whether a push of a clock that the worker has ended is not applied yet. Without BSP this
- * includes the clock in which the worker is. */
+/* Returns whether a push of a clock that the worker has ended is not applied yet. Without BSP
+ * pushes of the worker's present clock count, too. */
 static bool owes_push(const struct lane_table *table, const struct worker *w)
 {
     uint64_t clock = table_clocks_of(table->clocks, w->number);
@@ -81,7 +81,7 @@ static bool owes_push(const struct lane_table *table, const struct worker *w)
     return false;
 }
 
-/* Fails the job if another rank has ended a clock later than the last one of this rank, which has
+/* Fails the job if another rank has ended a later clock than the last clock of this rank, which has
  * left. */
 static void table_check_left(const struct lane_table *table, const struct worker *w)
 {
@@ -102,9 +102,9 @@ void rows_check_left(struct lane_table *table)
             table_check_left(table, &job->workers[rank]);
 }
 
-/* Handles a rank that has left. The rank stays a member, because a clock that ended without its
- * gradient would have a wrong result. The pushes of the rank are dropped, because its memory is
- * gone. */
+/* Handles a rank that has left. The rank stays a member, because a clock without its gradient would
+ * have a wrong result. The pushes of the rank are dropped, because its memory can no longer be
+ * read. */
 static void table_leave(const struct lane_table *table, const struct worker *w)
 {
     if (owes_push(table, w))

@@ -11,7 +11,7 @@ struct lane_job_use;
 struct lane_table;
 struct worker;
 
-/* Share of a lane's turn that one part of the work on tables uses, in the unit of
+/* Number of shares of a lane's turn that one part of the work on tables uses. A long chunk uses
  * TRANSFER_SHARE. */
 #define ROWS_TURN_SHARE 16
 /* Works on one part of a stripe and on one pull, and sends answers. Returns the share of the turn;
@@ -22,11 +22,11 @@ uint64_t rows_busy_ns(const struct lane_job *job);
 /* Sets the number of rounds of a job without a reference piece: the number of clocks that all
  * members have ended, or, if no clock has ended, the number of pushes to tables with ASP. */
 void rows_measure(const struct lane_job *job, struct lane_job_use *use);
-/* Drops the requests of a worker whose connection has ended, or that never had one. A worker that
- * was lost, or has left an elastic job, is no member any more, so no clock waits for it. The job
- * fails with -EPIPE if the worker has left a job that is not elastic before its pushes were
- * applied, or during a clock that another rank has ended. A replica holder has neither requests nor
- * memberships. */
+/* Drops the requests of a worker whose connection has ended, or that never had a connection. A
+ * worker that was lost, or has left an elastic job, is no longer a member, so no clock waits for
+ * this worker. The job fails with -EPIPE if the worker has left a job that is not elastic before
+ * its pushes were applied, or during a clock that another rank has ended. A replica holder has
+ * neither requests nor memberships. */
 void rows_forget(struct worker *w);
 /* Fails the job with -EPIPE if a rank has left before the end of a clock that another rank has
  * ended. */

@@ -39,7 +39,8 @@ static uint32_t requests_all(const struct lane_job *job)
     return job->workers_count * record_row_requests(job->workers_count);
 }
 
-/* Memory of a table or of struct row_apply, in a list from which it is allocated and freed. */
+/* One array of a table or of struct row_apply. All arrays are in a list, so that they are allocated
+ * and freed by a loop. */
 struct table_array {
     void **memory;
     size_t bytes;
@@ -236,8 +237,8 @@ static void table_describe(struct lane_table *table, const struct lane_table_spe
     list_init(&table->link);
 }
 
-/* A new shard enters the table before its store is allocated, so that table_free() frees the shard
- * after an error, too. */
+/* A new shard is stored in the table before the memory of its rows is allocated, so that
+ * table_free() also frees the shard after an error. */
 static int shard_make(struct lane_table *table, const struct lane_shard_spec *spec)
 {
     struct allowance *allowance = &table->counts->memory;
@@ -269,7 +270,8 @@ static int table_fill(struct lane_tables *tables, struct lane_table *table,
         return error;
     *table->terms = *terms;
     table->inherits = terms->consistency == TABLE_TERMS_INHERIT;
-    if (table->inherits) /* until the first stage */
+    /* initial consistency, until the first stage begins */
+    if (table->inherits)
         table->terms->consistency = TABLE_TERMS_BSP;
     table_init_requests(table);
     error = table_enter_all(tables, table);

@@ -9,17 +9,16 @@ struct lane_table_spec {
     uint32_t id; /* number of the table in the job */
     const char *name;
     const struct table_terms *terms;
-    uint64_t salt; /* of mixed keys */
+    uint64_t salt; /* salt of mixed keys */
 };
 struct lane_shard_spec {
     uint32_t number, epoch;
 };
 /* Places shards of a new table, ascending by number, after lane_place() of the job. All ranks of
  * the job become members of the table. Returns 0 or a negative errno; after an error the lane has
- * no part of the table. -ENOENT: no such job; -EINVAL: invalid terms or shards; -EEXIST: the lane
- * has the table with other shards or terms; with the same ones the call has no effect;
- * -EOPNOTSUPP: BSP in an elastic job; -EDQUOT, -ENOSPC, -ENOMEM: as
- * lane_place(). */
+ * no shard of the table. -ENOENT: no such job; -EINVAL: invalid terms or shards; -EEXIST: the lane
+ * has the table with other shards or terms; with the same shards and terms the call has no effect;
+ * -EOPNOTSUPP: BSP in an elastic job; -EDQUOT, -ENOSPC, -ENOMEM: as lane_place(). */
 int lane_place_table(struct lane *lane, uint32_t job, const struct lane_table_spec *table,
                      const struct lane_shard_spec *shards, size_t count);
 
@@ -36,10 +35,11 @@ void lane_each_shard(const struct lane *lane,
 bool table_is_bsp(const struct lane_table *table);
 /* Finds a table by its number; NULL: the lane has no such table. */
 struct lane_table *table_find(const struct lane_job *job, uint32_t id);
-/* Returns the shard; NULL: no such shard, or on another lane. */
+/* Returns the shard; NULL: the shard does not exist, or is on another lane. */
 struct lane_shard *table_shard_at(const struct lane_table *table, uint32_t number);
-/* Returns the settings that apply to a clock; NULL: no rank has sent any. Without BSP the oldest
- * stored settings also apply to all earlier clocks. The pointer is valid until table_set(). */
+/* Returns the settings that apply to a clock; NULL: no rank has sent settings. Without BSP the
+ * oldest stored settings also apply to all earlier clocks. The pointer is valid until
+ * table_set(). */
 const struct row_settings *table_settings(const struct lane_table *table, uint64_t clock);
 /* Stores settings that apply from `clock` on; settings for the same clock replace the last
  * settings. Without BSP, the oldest settings are dropped if ROW_SETTINGS_MAX are stored, because a

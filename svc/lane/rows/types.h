@@ -45,18 +45,18 @@ enum row_fetch_state { FETCH_IDLE, FETCH_POSTED, FETCH_DONE, FETCH_BROKEN };
 struct row_fetch {
     enum row_fetch_state state;
     bool is_aborted;
-    bool is_window; /* one of row_network.windows */
+    bool is_window; /* the operation is an entry of row_network.windows */
 };
 
-/* Rows of one batch of a part, on their way from the worker. */
+/* Rows of one batch of a part, which are being read from the worker. */
 struct row_slot {
     struct row_fetch fetch;
     char *memory; /* ROW_SUMS_BYTES */
 };
 
 enum port_stage { PORT_FREE, PORT_READS_KEYS, PORT_WRITES_ROWS };
-/* Requests of a rank that is connected over a network: one read of a directory, and one run of keys
- * of a pull, at a time. */
+/* Operations of a rank that is connected over a network. At a time, the rank has at most one read
+ * of a directory and one run of keys of a pull. */
 struct row_port {
     struct row_fetch directory;
     /* request whose directory is being read into its `spans`; NULL: none */
@@ -64,8 +64,9 @@ struct row_port {
     struct row_fetch fetch; /* read or write of the pull's keys or rows */
     enum port_stage stage;
     struct row_request *pull; /* pull that has a run of keys; NULL: none */
-    uint32_t count;           /* keys of the run, from one or several entries */
-    bool is_last;             /* the run ends the request */
+    /* number of keys of the run, which come from one or several entries */
+    uint32_t count;
+    bool is_last; /* the run ends the request */
     /* memory for keys, followed by rows; NULL: the rank was never connected over a network */
     char *slot;
 };
@@ -75,11 +76,11 @@ struct row_port {
 #define AHEAD_RUNS 256
 #define AHEAD_BYTES (4u << 20)
 
-/* Keys of a push that follow each other without a gap, and their gradients, of one or several
- * shards. */
+/* Keys of a push that follow each other without a gap, with their gradients. The keys belong to one
+ * or several shards. */
 struct row_run {
     const struct row_request *push;
-    uint32_t first, count; /* keys of the push */
+    uint32_t first, count; /* position of the first key in the push, and number of keys */
     char *memory;          /* keys, then gradients */
     struct row_fetch keys, rows;
 };
@@ -88,13 +89,16 @@ struct row_run {
 struct row_ahead {
     const struct lane_table *table; /* table whose pushes are read ahead; NULL: none */
     uint32_t end; /* the runs contain all short shares of the shards before this one */
-    uint32_t runs_count, posted;     /* runs; runs whose reads are posted or ended */
+    /* number of runs; number of runs whose reads are posted or complete */
+    uint32_t runs_count, posted;
     struct row_run runs[AHEAD_RUNS]; /* in the order of the pushes */
     char *memory;                    /* AHEAD_BYTES */
 };
 
 struct row_network {
-    struct row_fetch word;     /* context of sent words that carry no bytes; their end is ignored */
+    /* context of completion words that are sent without rows; their completion events are
+     * ignored */
+    struct row_fetch word;
     struct row_fetch *windows; /* array with one entry for each part */
     uint32_t windows_posted;
     struct row_port *ports; /* array with one entry for each rank */
@@ -106,13 +110,13 @@ struct row_network {
     /* number of parts whose rows were requested; number of parts whose rows are in the sums */
     uint32_t posted, summed;
     uint32_t order[ROW_SOURCES_MAX];   /* keys of the rows of all parts, relative to apply.at */
-    bool has_skipped[ROW_SOURCES_MAX]; /* by key: a gradient is not finite */
+    bool has_skipped[ROW_SOURCES_MAX]; /* for each key of the batch: a gradient is not finite */
 };
 
 /* Requests of a rank to a table. */
 struct row_rank {
     struct list unused; /* list of requests that are not in use */
-    uint64_t sequence;  /* number of its last request; 0: none */
+    uint64_t sequence;  /* sequence number of the rank's last request; 0: the rank has sent none */
 };
 
 struct lane_shard {
@@ -144,8 +148,8 @@ struct row_queues {
 
 /* An export or import of a table (bulk/bulk.h). */
 struct table_hold {
-    bool is_on;      /* no push is applied, with BSP from `clock` on */
-    bool loads;      /* an import: no pull is begun, either */
+    bool is_on;      /* no push is applied; with BSP, no push of `clock` or a later clock */
+    bool loads;      /* the hold is for an import, so no pull begins, either */
     bool has_loaded; /* rows of the import were stored */
     uint64_t clock;
     /* updates of imported rows, minus the clocks before their import; equal on all lanes */
@@ -166,26 +170,31 @@ struct lane_table {
     struct row_initial initial_spec;
     struct table_clocks *clocks;
     uint64_t clock;             /* BSP: all earlier clocks are applied to all shards of this lane */
-    struct lane_shard **shards; /* by number; NULL: on another lane */
-    uint32_t shard; /* shards before this one have `clock`, or the first push, applied */
+    struct lane_shard **shards; /* indexed by number; NULL: the shard is on another lane */
+    /* `clock`, or without BSP the first push, is applied to all shards before this one */
+    uint32_t shard;
     struct row_queues *queues;
     struct row_changes *changes; /* settings */
     struct table_hold *hold;
     /* ROW_SPANS entries for each request; NULL: no worker is connected over a network */
     struct row_span *spans;
-    struct table_counts *counts; /* counts/table_counts.h; with the memory of the shards */
+    /* counts of the table (counts/table_counts.h), including the memory of its shards */
+    struct table_counts *counts;
 };
 
-/* The share of a push in the shard that is applied now; same index as in stripe.parts. */
+/* The share of a push in the shard that the lane updates now. The index is the same as in
+ * stripe.parts. */
 struct apply_part {
     struct row_request *request;
     struct row_span span;
     uint64_t *window;   /* copied keys of the span, because the worker may change its memory */
     uint32_t window_at; /* position in the span of the window's first key */
     uint32_t read;      /* keys of the span that were copied */
-    uint32_t shown;     /* keys of the window that the stripe does not have yet */
-    const char *rows;   /* gradients of the span, in the worker's memory; valid in one turn */
-    /* Over a network: keys of the span that were read ahead, with `rows`; NULL: none */
+    uint32_t shown;     /* number of keys of the window that are not in the stripe yet */
+    /* gradients of the span, in the worker's memory; the pointer is valid within one turn */
+    const char *rows;
+    /* Over a network: keys of the span that were read ahead together with `rows`; NULL: the span
+     * was not read ahead */
     const uint64_t *keys;
     /* Otherwise over a network: read of the window; gradients of the batch, by position in the span
      * and by position in row_network.order; rows that are not finite, and the first of their
@@ -196,9 +205,9 @@ struct apply_part {
     uint64_t skipped_key;
 };
 
-/* The shard of one table that is applied now, over several turns. */
+/* The shard of a table to which the lane applies pushes, over several turns. */
 struct row_apply {
-    struct lane_table *table; /* table of this shard; NULL: no shard is being applied */
+    struct lane_table *table; /* table of this shard; NULL: no shard is being updated */
     bool is_open;             /* the stripe has all parts, with their first windows */
     bool is_fetched;          /* a part has a fetch */
     bool is_cut;              /* the stripe is cut, and its rows are open */
@@ -223,7 +232,7 @@ struct lane_tables {
     bool has_left;               /* a rank has left with a goodbye */
     uint64_t stage;              /* number of the stage of the members; 0: all ranks are members */
     uint64_t busy_ns;            /* lane time of all tables */
-    uint64_t largest;            /* largest minimum of all tables */
+    uint64_t largest;            /* largest value of minimum_clock over all tables */
     uint64_t ended;     /* number of clocks that have ended since the first table was placed */
     uint64_t ended_ns;  /* time of the last end of a clock */
     uint64_t pushes;    /* number of applied pushes to tables with ASP */

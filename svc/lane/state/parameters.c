@@ -3,7 +3,8 @@
  * commit. RULES.md: A19; svc/wire/README.md: W14. */
 #include "svc/lane/state/parameters.h"
 
-/* Length of measured blocks. Their means stay in the first-level cache. */
+/* Length of the blocks in which means are measured. The means of a block stay in the first-level
+ * cache. */
 #define MEASURED_ELEMENTS 1024
 
 static size_t arrays_of(const struct piece *p) { return 1 + (size_t)update_moments(p->terms.rule); }
@@ -74,7 +75,7 @@ void parameters_hear(struct piece *p, const struct rank *rank, const struct oper
         q->told = rank->worker->settings;
     q->is_told |= is_first && rank->worker->has_settings;
     if (operation->updates && is_first)
-        /* q->told may have settings of a rank that was the lowest rank earlier (A44) */
+        /* q->told may be the settings of a rank that was the lowest rank earlier (A44) */
         q->settings[ready->round & 1] = q->told;
     if (operation->restores && rank->worker->number == ready->root)
         q->restored_steps[ready->round & 1] = rank->worker->steps;
@@ -175,8 +176,8 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums)
         update(t->piece, sums, t->first);
 }
 
-/* Copies the state as the new state. Before the first step the old moments are undefined, and count
- * as zero. */
+/* Copies the old state to the new state. Before the first step the old moments are undefined, and
+ * zeros are copied in their place. */
 void parameters_keep(const struct transfer *t, void *const targets[], int count)
 {
     const struct parameters *q = t->piece->parameters;
@@ -254,7 +255,7 @@ bool parameters_revert(struct piece *p)
 {
     struct parameters *q = p->parameters;
     if (q->swapped_round != p->round)
-        return true; /* the open round produced no state (SAVE) */
+        return true; /* the open round, such as a SAVE, has produced no new state */
     if (!q->has_before)
         return false;
     q->now = 1 - q->now;

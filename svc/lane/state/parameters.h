@@ -7,31 +7,33 @@
 
 struct transfer;
 
-/* Copy of a piece's state in the memory of another process (A31). It has two halves, one for even
- * and one for odd rounds. */
+/* Copy of a piece's state in the memory of another process (A31). The copy has two halves, one for
+ * even rounds and one for odd rounds. */
 struct replica {
     /* worker or replica holder that has lent the memory of the copy; NULL: no copy */
     struct worker *worker;
-    uint32_t region; /* region of that process with the copy */
+    uint32_t region; /* memory region of that process that contains the copy */
     /* the memory of the state is registered with the fabrics, so that the copy can be written */
     bool is_known;
     uint64_t offset[2]; /* offsets of the halves, at the index round & 1 */
     /* first round whose state was written to the copy; RECORD_ROUND_NONE: none */
     uint64_t since;
     uint64_t steps[3]; /* update counts of the states, at the index round % 3 */
-    /* rounds whose whole states are in the halves, as the holder's offer says (A49); 0: none */
+    /* rounds whose complete states are in the halves, from the holder's offer (A49); 0: none */
     uint64_t rounds[2];
     uint64_t ranks[2]; /* hashes of the ranks of the rounds in `rounds` */
     /* the round in progress writes to this copy; decided when the round starts */
     bool is_taken;
-    /* written after a half at a replica holder: its state is complete */
+    /* stamps that the lane writes behind a half at a replica holder; a stamp marks the state in the
+     * half as complete */
     struct record_stamp stamp[2];
-    /* zeros; written before a state, because the half is incomplete until the state is whole */
+    /* zeros that the lane writes in place of a half's stamp before it writes a state, because the
+     * state is incomplete until its last byte is written */
     struct record_stamp none;
     uint32_t piece; /* number of the piece */
     uint32_t note;  /* number of the copy at the holder; sent back to the holder */
-    /* announcement for the message BACKED to the holder, with the round since which the copy is
-     * complete */
+    /* announcement through which the message BACKED is sent to the holder, with the first round of
+     * which the copy has the complete state */
     struct announcement told;
     uint64_t told_steps; /* update count for that message */
 };
@@ -43,9 +45,9 @@ struct parameters {
     unsigned now;           /* index of the committed state in state[] */
     uint64_t steps;         /* number of committed updates since the parameters were set */
     uint64_t swapped_round; /* newest round that has produced a state */
-    bool has_before;        /* the other state is the one before swapped_round */
-    bool were_set;          /* value of are_set before swapped_round */
-    uint64_t steps_before;  /* value of steps before swapped_round */
+    bool has_before;        /* the other state is the state before round swapped_round */
+    bool were_set;          /* value of are_set before round swapped_round */
+    uint64_t steps_before;  /* value of steps before round swapped_round */
     /* settings of rounds, at the index round & 1 */
     struct update_settings settings[2];
     /* with FOLLOWS_ROUNDS: settings that each rank announced, indexed by the last bit of the round
@@ -59,7 +61,7 @@ struct parameters {
     float *state[2][1 + UPDATE_MOMENTS_MAX]; /* parameters, followed by moments */
     struct replica replica;
     uint32_t holder; /* aggregator that should store the copy; 0: workers may store it (A49) */
-    /* next holder, after the copy at `holder` was read or is no longer needed */
+    /* holder that replaces `holder` after the copy at `holder` was read or is no longer needed */
     uint32_t next_holder;
     bool has_next_holder; /* next_holder is valid */
     /* the change waits for the former holder even if that holder is not connected */
@@ -72,8 +74,9 @@ struct parameters {
     uint64_t filled;
 };
 
-/* Creates the parameters in one block of memory, which counts for the job. A piece that follows the
- * job's sets has a second block, for the settings that each rank sends. NULL: no memory. */
+/* Creates the parameters in one block of memory, which is counted in the job's account. A piece
+ * whose rounds use the job's sets has a second block, for the settings that each rank sends. NULL:
+ * no memory. */
 struct parameters *parameters_create(const struct piece *p);
 void parameters_free(struct piece *p);
 size_t parameters_bytes(enum update_rule rule, uint64_t elements);
@@ -83,7 +86,8 @@ void parameters_tell(struct worker *w, const struct record_settings *told);
  * allows no other sums. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
 /* Returns the address where the round stores the values of the chunk, in the state that is not
- * committed. A copy is read into the committed state. NULL: the round sets no array. */
+ * committed. While the lane reads a copy, the result is an address in the committed state. NULL:
+ * the round sets no array. */
 float *parameters_set_at(const struct transfer *t);
 /* Returns the number of arrays of a state, each as long as the piece; 0: no update rule. */
 static inline uint32_t parameters_arrays(const struct piece *p)
@@ -104,7 +108,7 @@ static inline bool parameters_step(const struct piece *p)
 /* Called when a round starts. The round uses the settings of the lowest rank that takes part, and
  * may write to the spare state. */
 void parameters_start(struct piece *p);
-/* Returns whether the state after `round` is on this lane, committed and whole. */
+/* Returns whether the complete and committed state after `round` is on this lane. */
 bool parameters_have(const struct piece *p, uint64_t round);
 /* Returns the parameters after `round`, from element `first` on. parameters_have() must be true for
  * this round. */

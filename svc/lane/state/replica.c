@@ -1,7 +1,8 @@
 /* Copy of a piece's state in the memory of a worker or another aggregator. Each round writes to the
- * copy. If this lane is lost, the next owner reads the copy. The two halves are written in turn, so
- * one half has the committed state while the other half is written. A copy is read only after the
- * coordinator has made sure that no former owner can write to the copy (W5). RULES.md: A31, A49. */
+ * copy. If this lane is lost, the next owner reads the copy. Rounds write to the two halves
+ * alternately, so one half contains the committed state while the other half is written. A copy is
+ * read only after the coordinator has made sure that no former owner can write to the copy (W5).
+ * RULES.md: A31, A49. */
 #include "svc/lane/state/replica.h"
 
 #include "svc/lane/job/table.h"
@@ -52,9 +53,9 @@ static int make_known(struct piece *p)
     return 0;
 }
 
-/* Returns whether the offer replaces the present copy. While a holder with a copy is connected, it
- * stays the holder, and offers are for pieces without a copy. Of two copies, the copy with the
- * later `since` is valid, because it has replaced the other copy. */
+/* Returns whether the offer replaces the present copy. A connected holder with a copy is not
+ * replaced, so an offer is used only for a piece without a copy. Of two copies, the copy with the
+ * later `since` is valid, because this copy has replaced the other copy. */
 static bool is_better(const struct replica *b, const struct record_backup *told)
 {
     return told->since != RECORD_ROUND_NONE &&
@@ -199,7 +200,7 @@ static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *re
     if (!p->parameters || p->parameters->fetched || !p->parameters->replica.is_taken ||
         t->elements == 0)
         return false;
-    /* After a round that copies its result from a rank, this lane has the whole state (A44). */
+    /* After a round that copies its result from a rank, this lane has the complete state (A44). */
     bool is_whole = !p->parameters->filled && (p->operation->updates || p->is_copy);
     *ret_first = t->array;
     *ret_end = is_whole ? parameters_arrays(p) : t->array + 1;
@@ -227,8 +228,8 @@ struct news {
     size_t bytes;
 };
 
-/* Adds the write of a stamp. An empty stamp is written before the first array: it removes the stamp
- * of a former owner that did not commit this round. The valid stamp is written after the last
+/* Adds the write of a stamp. An empty stamp is written before the first array, and removes the
+ * stamp of a former owner that did not commit this round. The valid stamp is written after the last
  * array. */
 static void stamp_news(const struct transfer *t, const struct record_stamp *stamp,
                        struct news *ret_news)
@@ -259,7 +260,8 @@ static const struct record_stamp *make_stamp(const struct piece *p)
     return stamp;
 }
 
-/* Finds write number `n` of a chunk to the copy. Returns false if there are no more. */
+/* Finds write number `n` of a chunk to the copy. Returns false if the chunk has at most `n`
+ * writes. */
 static bool find_news(const struct transfer *t, uint32_t n, struct news *ret_news)
 {
     const struct piece *p = t->piece;
@@ -380,7 +382,7 @@ void replica_fetched(struct piece *p)
     q->steps = q->replica.steps[q->fetched % 3];
     q->replica.since = q->fetched;
     q->swapped_round = q->fetched;
-    q->has_before = false; /* the other state, if any, does not belong to the previous round */
+    q->has_before = false; /* the other state in memory does not belong to the previous round */
     q->fetched = 0;
 }
 

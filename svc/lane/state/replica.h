@@ -9,24 +9,26 @@
 /* Returns whether this worker may store the copy: the aggregator that the coordinator has named, or
  * any rank of the piece if no aggregator is named. */
 bool replica_may_keep(struct piece *p, const struct worker *w);
-/* Uses the memory of the offer `told` for the copy, unless another holder has an equally good copy.
- * Errors are those of replica_hear(). */
+/* Uses the memory of the offer `told` for the copy, unless another holder already has a copy that
+ * is as new. Returns an error of replica_hear(). */
 int replica_accept(struct piece *p, struct worker *w, const struct record_backup *told);
 /* replica_hold_offer() stores the offer of an aggregator that the coordinator has not named yet.
  * replica_take_offer() accepts a stored offer of the named holder. */
 void replica_hold_offer(struct parameters *q, struct worker *w, const struct record_backup *told);
 void replica_take_offer(struct piece *p);
-/* Informs a former holder that it may free the copy. Does nothing for NULL and for workers. A
- * holder that misses the message keeps the memory until the job ends. */
+/* Sends a former holder the message that it may free the copy. Does nothing for NULL and for
+ * workers. A holder that does not receive the message keeps the memory until the job ends. */
 void replica_release(const struct piece *p, const struct worker *w);
 /* Forgets the holder; afterwards the piece has no copy. */
 void replica_drop(struct replica *b);
-/* Drops the worker's copies and offers, because its connection, and with it its memory, is gone. */
+/* Drops the worker's copies and offers, because its connection has ended and its memory is no
+ * longer accessible. */
 void replica_forget(struct worker *w);
 
 /* Returns whether the named replica holder is not connected, so that no round may begin (A49). */
 bool replica_is_awaited(const struct piece *p);
-/* Decides at the start of a round whether its whole state is written to the copy. */
+/* Decides at the start of a round whether the complete new state of the round is written to the
+ * copy. */
 static inline void replica_take(struct piece *p)
 {
     if (p->parameters)
@@ -55,19 +57,19 @@ void replica_committed(struct piece *p);
  * rounds. */
 bool replica_is_whole(const struct piece *p);
 
-/* Returns whether no copy can have a useful state: no state was ever set, or the piece has
- * failed. */
+/* Returns whether no copy can contain a useful state, because no state was ever set, or because the
+ * piece has failed. */
 bool replica_is_needless(const struct piece *p);
 
-/* Returns whether the named replica holder is connected, and has the state if a former owner has
- * sent one here (A28). */
+/* Returns whether the named replica holder is connected. If a former owner has sent a state to this
+ * lane, the holder must also have a copy of this state (A28). */
 bool replica_is_ready(const struct piece *p);
 
 /* Returns on a new owner whether the copy has the state after `round`. */
 bool replica_has(const struct piece *p, uint64_t round);
-/* Returns whether a replica holder's copy has this round and no earlier one, for the present ranks.
- * Such a copy was written as a whole from a committed state (round_fill()). After one more round,
- * the other half would have the previous round. */
+/* Returns whether a replica holder's copy contains the state after this round and of no earlier
+ * round, for the present ranks. Such a copy was written at once from a committed state
+ * (round_fill()). After one more round, both halves would contain a state. */
 bool replica_begins_with(const struct piece *p, uint64_t round);
 /* Makes the next pass read the state after `round` from the copy (`fetched`). */
 void replica_fetch(struct piece *p, uint64_t round);
@@ -75,7 +77,7 @@ static inline bool replica_is_fetched(const struct piece *p)
 {
     return p->parameters && p->parameters->fetched > 0;
 }
-/* Called when the whole state was read; it is now the committed state. */
+/* Called when the complete state was read, which is now the committed state. */
 void replica_fetched(struct piece *p);
 /* Returns whether this lane has the state after `round`, and the copy does not. */
 bool replica_lacks(struct piece *p, uint64_t round);
@@ -85,7 +87,7 @@ static inline bool replica_is_filled(const struct piece *p)
 {
     return p->parameters && p->parameters->filled > 0;
 }
-/* Called when the whole state was written. Sends BACKED to the holder. */
+/* Called when the complete state was written. Sends BACKED to the holder. */
 void replica_filled(struct piece *p);
 /* Sends BACKED to the holder: the copy has the state after `round`. */
 void replica_tell(struct piece *p, uint64_t round);

@@ -20,7 +20,7 @@ struct sampled_block {
 struct sampled {
     uint64_t round;  /* newest committed round of the job with means in `blocks`; 0: none */
     uint64_t open;   /* round of the job in progress */
-    bool is_written; /* means of a round that is not committed are in `blocks` */
+    bool is_written; /* `blocks` contains means of a round that is not committed */
     bool has_former; /* the means in `blocks` are those of the round before the open one */
     double squares, mean, product;
     uint32_t count;
@@ -29,7 +29,7 @@ struct sampled {
 
 /* ---- the choice of blocks ---- */
 
-/* Mixes piece and block (the finalizer of MurmurHash3, 64 bits). */
+/* Hashes the numbers of piece and block with the 64-bit finalizer of MurmurHash3. */
 static uint32_t sample_hash(uint32_t piece, uint64_t block)
 {
     uint64_t h = block * UINT64_C(0x9e3779b97f4a7c15) + piece;
@@ -150,7 +150,8 @@ void sample_start(struct piece *p, uint64_t round)
     s->squares = s->mean = s->product = 0;
 }
 
-/* Part of a block that a chunk has: `elements` from `first` of the piece on. */
+/* Part of a block that is also in a chunk: `elements` elements, beginning with element `first` of
+ * the piece. */
 struct overlap {
     uint64_t first;
     size_t elements;
@@ -271,10 +272,11 @@ void sample_commit(struct piece *p, uint64_t round, bool is_new)
     struct sampled *s = p->sampled;
     struct sampling *all = p->job->sampling;
     s->open = round;
-    s->round = is_new ? round : 0; /* otherwise the means are of another round */
+    /* after a copied round the means in the blocks belong to another round */
+    s->round = is_new ? round : 0;
     s->is_written = false;
     if (round < all->round)
-        return; /* too late: the sums of a later round have begun */
+        return; /* the sums of a later round have begun, so this piece is not counted */
     sampling_count(all, p, is_new);
     if (all->done == all->pieces)
         sampling_tell(p->job, sample_lowest_rank(p));

@@ -18,12 +18,13 @@ void sample_free(struct piece *p);
 void sample_start(struct piece *p, uint64_t round);
 /* Adds the squares of a pass's inputs. */
 void sample_inputs(const struct transfer *t, const void *const sources[]);
-/* Adds square and product of the mean. Called in the last pass of a chunk, before its result is
- * written. `partial`: sum of the earlier passes; NULL: there was none. */
+/* Adds the square of the mean, and its product with the mean of the previous round. Called in the
+ * last pass of a chunk, before its result is written. `partial`: sum of the earlier passes; NULL:
+ * there was none. */
 void sample_mean(const struct transfer *t, const void *const sources[], const void *partial);
 /* Counts a round of the piece; `round` is its number in the job. After the last piece of the job,
- * the lowest rank of the set gets the sums. `is_new`: this lane has summed the gradients of the
- * round; otherwise the round has no sums. */
+ * the lane sends the sums to the lowest rank of the set. `is_new`: this lane has summed the
+ * gradients of the round; otherwise the sample has no sums of this round. */
 void sample_commit(struct piece *p, uint64_t round, bool is_new);
 
 #endif

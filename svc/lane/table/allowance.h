@@ -11,7 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes that a lane requests from the coordinator at a time. */
+/* Bytes by which a lane requests a higher limit from the coordinator. */
 #define ALLOWANCE_STEP_BYTES (UINT64_C(64) << 20)
 
 /* Allocates zeroed memory, aligned to 8 bytes; memory of 4 KiB or more is aligned to 4 KiB. Returns
@@ -32,10 +32,10 @@ struct allowance {
 /* Allocates zeroed memory of `bytes` bytes. Returns 0, -EDQUOT beyond the limit, or an error of the
  * caller's allocator. After an error nothing is counted. */
 int allowance_alloc(struct allowance *allowance, size_t bytes, void **ret_memory);
-/* `bytes`: as in the allocation. NULL is allowed. */
+/* Frees memory of allowance_alloc(). `bytes` is the same as in the allocation. NULL is allowed. */
 void allowance_free(struct allowance *allowance, void *memory, size_t bytes);
-/* Returns the bytes to request beyond the limit: one step if three quarters of the limit are used,
- * otherwise 0. */
+/* Returns the bytes by which the limit should be raised: one step if three quarters of the limit
+ * are used, otherwise 0. */
 uint64_t allowance_wanted_bytes(const struct allowance *allowance);
 
 #endif

@@ -32,7 +32,7 @@ uint64_t table_clocks_of(const struct table_clocks *clocks, uint32_t rank)
     return rank < clocks->ranks ? clocks->clocks[rank] : CLOCK_NONE;
 }
 
-/* Computes the minimum again; without members the former one stays. Returns whether the minimum
+/* Computes the minimum again; without members the former minimum stays. Returns whether the minimum
  * rose. */
 static int clock_find_minimum(struct table_clocks *clocks)
 {

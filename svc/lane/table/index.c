@@ -17,8 +17,8 @@ static uint32_t index_tag(uint64_t slot) { return (uint32_t)(slot >> 32); }
 static uint32_t index_row(uint64_t slot) { return (uint32_t)slot; }
 static bool index_is_empty(uint64_t slot) { return slot == 0; }
 
-/* A page with its depth: the number of top bits, after those of the shard, that all its keys
- * share. */
+/* A page with its depth, which is the number of top bits, after the bits of the shard, that all
+ * keys of the page share. */
 struct index_leaf {
     struct index_page *page;
     uint32_t depth;
@@ -54,8 +54,8 @@ static struct index_leaf index_leaf_of(const struct table_index *index, uint64_t
     return index_leaf_at(index, index_place(index, hash));
 }
 
-/* Returns the home of a tag: the slot in proportion to the tag's bits after those that the page's
- * keys share. */
+/* Returns the home slot of a tag. The slot is proportional to the tag's bits after the bits that
+ * all keys of the page share. */
 static uint32_t index_home(uint32_t tag, uint32_t depth)
 {
     uint32_t varying = (uint32_t)((uint64_t)tag << depth);
@@ -86,7 +86,7 @@ static bool index_has_tag(const struct index_page *page, uint32_t slot, uint32_t
            index_tag(page->slots[slot]) == tag;
 }
 
-/* Returns the slot of the key, or of an absent key the slot after all smaller keys. Searches the
+/* Returns the slot of the key, or, for an absent key, the slot after all smaller keys. Searches the
  * entries with the key's tag by bisection. With random keys there is one such entry; with crafted
  * keys, a whole page may have the same tag. */
 static uint32_t index_slot(const struct table_index *index, struct index_leaf leaf, uint64_t mixed)
@@ -208,8 +208,8 @@ static void index_put(struct index_page *page, uint32_t slot, uint64_t entry)
     slots[slot - 1] = entry;
 }
 
-/* Fills an empty page with ordered entries. Each entry is as near to its home as the earlier
- * entries permit, and leaves room for all later entries. */
+/* Fills an empty page with ordered entries. Each entry is stored as near to its home as the earlier
+ * entries permit, so that all later entries still fit. */
 static void index_spread(struct index_leaf leaf, const uint64_t *entries, uint32_t count)
 {
     uint32_t next = 0;
@@ -239,8 +239,8 @@ static int index_double_directory(struct table_index *index)
     return 0;
 }
 
-/* Returns whether random keys could have filled a page at this depth. If not, the keys are
- * crafted. */
+/* Returns whether random keys could have filled a page at this depth. If the result is false,
+ * somebody has chosen the keys to fill the page. */
 static bool index_may_split(const struct table_index *index, uint32_t depth)
 {
     uint64_t rows = index->count > index->rows_hint ? index->count : index->rows_hint;
@@ -306,8 +306,8 @@ int table_index_add(struct table_index *index, uint64_t mixed, uint32_t row)
     return 0;
 }
 
-/* Closes the gap at `slot`: neighbouring entries move by one slot towards their home if it is at
- * the gap or on its other side. */
+/* Closes the gap at `slot`. A neighbouring entry moves by one slot into the gap if its home is at
+ * the gap or on the other side of the gap. */
 static void index_close_gap(struct index_leaf leaf, uint32_t slot)
 {
     uint64_t *slots = leaf.page->slots;

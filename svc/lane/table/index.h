@@ -14,16 +14,18 @@
 
 #define INDEX_SLOTS 511
 #define INDEX_PAGE_ROWS_MAX 448 /* number of entries with which a page is full */
-/* Greatest depth of a page. Keys that would need a deeper page are crafted, and are refused. The
- * directory therefore has at most 2^18 entries (2 MiB), or 32 entries for each full page of rows if
- * this is more. A copied shard adds rows in the order of mixed keys, so its first pages are at once
- * as deep as all pages will be: 18 levels suffice for 80 million rows, `rows_hint` permits more. */
+/* Greatest depth of a page. Keys that would need a deeper page must have been chosen to fill a
+ * page, and are refused. The directory therefore has at most 2^18 entries (2 MiB), or 32 entries
+ * for each full page of rows if this is more. A copied shard adds rows in the order of mixed keys,
+ * so its first pages are at once as deep as all pages will be: 18 levels suffice for 80 million
+ * rows, `rows_hint` permits more. */
 #define INDEX_DEPTH_FREE 18
-#define INDEX_DEPTH_SLACK 4 /* number of levels beyond those of full pages */
+#define INDEX_DEPTH_SLACK 4 /* number of levels beyond the levels that full pages need */
 
 struct index_page {
     uint64_t count;
-    /* row (low 32 bits), and tag: the top 32 bits of the key after those of the shard; 0: empty */
+    /* each slot has the row in the low 32 bits, and above it the tag, which is the top 32 bits of
+     * the key after the bits of the shard; 0: the slot is empty */
     uint64_t slots[INDEX_SLOTS];
 };
 _Static_assert(sizeof(struct index_page) == 4096, "one page");
@@ -32,7 +34,7 @@ _Static_assert(sizeof(struct index_page) == 4096, "one page");
 struct table_index {
     struct allowance *allowance;
     const struct table_rows *rows;
-    uint64_t count, pages; /* number of entries, and of pages in use */
+    uint64_t count, pages; /* number of entries, and number of pages in use */
     uint64_t rows_hint;
     uint32_t shard_bits, depth;
     /* 2^depth entries, each the address of a page with the depth of this page in its low bits. A
@@ -43,7 +45,7 @@ struct table_index {
 /* Allocates a directory and a page. All keys have the same top `shard_bits` bits (0 to 12). `rows`
  * has the rows of all entries; `rows` and `allowance` must stay valid until table_index_fini().
  * `rows_hint`: expected number of rows; 0: unknown. Returns 0 or an error of allowance_alloc();
- * nothing stays allocated then. */
+ * after an error nothing stays allocated. */
 int table_index_init(struct table_index *index, struct allowance *allowance,
                      const struct table_rows *rows, uint32_t shard_bits, uint64_t rows_hint);
 /* Frees all pages. A zeroed index is allowed. */

@@ -18,7 +18,8 @@ struct rows_layout rows_layout(uint32_t values_bytes, uint32_t moments)
         .row_bytes = rows_rounded(moments_at + moments * (uint32_t)sizeof(float), 8)};
 }
 
-/* Rows begin after the first unit of the first block, because its reference would be ROWS_NONE. */
+/* Rows begin after the first 8 bytes of the first block, because a row at offset 0 would have the
+ * reference ROWS_NONE. */
 void table_rows_init(struct table_rows *rows, struct allowance *allowance, uint32_t row_bytes)
 {
     uint32_t first_bits = ROWS_FIRST_BITS_LEAST;

@@ -1,6 +1,5 @@
-/* The rows of one shard with their index: finds, adds and lists rows by hashed key. Pure: all
- * memory comes from an allowance, and no call blocks. All functions must run on the lane's
- * thread. */
+/* The rows of one shard with their index: finds, adds and lists rows by hashed key. All memory
+ * comes from an allowance, and no call blocks. All functions must run on the lane's thread. */
 #ifndef GRADPOOL_LANE_TABLE_SHARD_H
 #define GRADPOOL_LANE_TABLE_SHARD_H
 

@@ -69,7 +69,7 @@ void stripe_clear(struct stripe *stripe)
 }
 
 /* Returns the position of the first key that is below `next`, not ascending, or not of the shard.
- * `count`: all keys are valid. */
+ * Returns `count` if all keys are valid. */
 static size_t stripe_wrong_key(const struct table_shard *shard, const uint64_t *keys, size_t count,
                                uint64_t next)
 {
@@ -184,7 +184,7 @@ static size_t stripe_gradients_up_to(const struct stripe *stripe, uint64_t last)
 }
 
 /* Finds the largest key up to which all windows are complete. UINT64_MAX: every window is the last
- * of its part. -EAGAIN: see stripe_cut(). */
+ * window of its part. -EAGAIN: see stripe_cut(). */
 static int stripe_shown(const struct stripe *stripe, uint64_t *ret_last)
 {
     uint64_t last = UINT64_MAX;

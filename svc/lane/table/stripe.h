@@ -1,17 +1,17 @@
-/* A stripe: a range of mixed keys whose rows a lane updates at once, with the gradients of all
- * parts. A part has the keys of one push of one rank in one shard, ascending.
+/* A stripe is a range of mixed keys whose rows a lane updates together, with the gradients of all
+ * parts. A part consists of the keys of one push of one rank in one shard, in ascending order.
  *
  * The lane adds the parts, cuts the stripe, reads the gradients of all parts, opens the stripe,
  * updates each row, advances the progress, and passes the stripe. If a rank is lost before its
  * gradients are read, its parts are dropped and the stripe is cut again. Each row therefore has the
- * sum either with or without that rank (A83). Pure: the caller owns the keys, and gradients are
- * never read here. All functions must run on the lane's thread. */
+ * sum either with or without that rank (A83). The caller owns the keys, and this file never reads a
+ * gradient. All functions must run on the lane's thread. */
 #ifndef GRADPOOL_LANE_TABLE_STRIPE_H
 #define GRADPOOL_LANE_TABLE_STRIPE_H
 
 #include "svc/lane/table/shard.h"
 
-/* A part. Its window has keys that are not applied yet. */
+/* A part. Its window contains keys that are not applied yet. */
 struct stripe_part {
     uint32_t rank;
     uint64_t sequence;    /* number of the push, counted for each rank */
@@ -52,8 +52,8 @@ struct stripe {
 };
 
 /* Allocates room for `parts_max` parts and `sources_max` gradients. `sources_max` is at least
- * `parts_max`, so that a key of all parts fits. One stripe serves all shards of a lane in turn.
- * Returns 0 or an error of allowance_alloc(); nothing stays allocated then. */
+ * `parts_max`, so that a key that is in all parts fits. The shards of a lane use the same stripe
+ * one after another. Returns 0 or an error of allowance_alloc(); nothing stays allocated then. */
 int stripe_init(struct stripe *stripe, struct allowance *allowance, uint32_t parts_max,
                 uint32_t sources_max);
 /* Frees the arrays. A zeroed stripe is allowed. */
@@ -67,7 +67,7 @@ void stripe_clear(struct stripe *stripe);
 int stripe_add(struct stripe *stripe, const struct table_shard *shard,
                const struct stripe_part *part, size_t *ret_position);
 /* Sets the next window of a part whose window is empty. -EBADMSG: as for stripe_add(), also if a
- * key is below one of an earlier window; the window then stays empty. */
+ * key is smaller than a key of an earlier window; the window then stays empty. */
 int stripe_show(struct stripe *stripe, const struct table_shard *shard, uint32_t part,
                 const uint64_t *keys, size_t count, bool is_last, size_t *ret_position);
 /* Removes the keys below `next` from each window, because the shard has their updates already. */
@@ -76,11 +76,11 @@ void stripe_skip(struct stripe *stripe, uint64_t next);
  * stripe again. */
 uint32_t stripe_drop_rank(struct stripe *stripe, uint32_t rank);
 
-/* Chooses the longest range of keys, from the smallest key of all parts on, whose gradients fit and
- * for which every window is complete. Merges the keys of this range. All gradients of a key are in
- * one stripe, so the choice of ranges does not change a sum. -EAGAIN: the window of a part is
- * empty, and the part has more keys, so the caller has to add keys with stripe_show() first.
- * Without any key the stripe is empty, and `is_end` is true. */
+/* Chooses the longest range of keys that begins with the smallest key of all parts, whose gradients
+ * fit, and for which every window is complete. Merges the keys of this range. All gradients of a
+ * key are in one stripe, so the choice of ranges does not change a sum. -EAGAIN: the window of a
+ * part is empty, and the part has more keys, so the caller has to add keys with stripe_show()
+ * first. Without any key the stripe is empty, and `is_end` is true. */
 int stripe_cut(struct stripe *stripe);
 /* Finds the rows of a cut stripe, and adds the absent ones. Returns the number of added rows, or an
  * error of table_shard_add(), mostly -EDQUOT. After an error no row was added or changed, and the

@@ -8,7 +8,7 @@
 
 /* Cost of handling one event, without its bytes, as the number of bytes with the same cost. */
 #define EVENT_BYTES 4096
-/* Cost of checking a connection in a poll, as a number of bytes with the same cost. */
+/* Cost of checking a connection in a poll, as the number of bytes with the same cost. */
 #define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
@@ -110,7 +110,8 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     lane->heard = fabric;
 }
 
-/* The bytes that a poll moves belong to the job's newest chunks. */
+/* Charges a poll to the piece of the job's newest chunk, because the bytes that the poll has moved
+ * belong to the newest chunks. */
 void account_polled(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns)
 {
     struct lane_job *job = container_of(group, struct lane_job, group);
@@ -122,8 +123,8 @@ void account_polled(struct fabric_group *group, uint64_t polled_ns, uint64_t hel
 }
 
 /* Chooses the piece whose rounds count as the job's rounds: the piece with the most lane time.
- * Another piece replaces this piece only with much more time, because equal pieces would otherwise
- * alternate. */
+ * Another piece replaces this piece only if it has much more lane time, because pieces with equal
+ * times would otherwise alternate. */
 static void choose_reference(struct piece *p)
 {
     struct lane_job *job = p->job;
@@ -143,7 +144,7 @@ void account_turn(struct lane_job *job, uint64_t spent_ns)
 }
 
 /* Begins a round. If some piece is still in the previous round, the previous round is not counted,
- * because it has no end of its own. */
+ * because the two rounds overlap and the end of the previous round is unknown. */
 static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_ns)
 {
     bool is_over = ending->at_work == 0;
@@ -181,7 +182,7 @@ void account_ready(struct piece *p, bool begins)
     p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
-    /* The lane's clock is behind by the time spent on events. */
+    /* The lane's clock was read before the events, so it lacks the time spent on them. */
     uint64_t from_ns = p->ready_ns > ending->done_ns ? p->ready_ns : ending->done_ns;
     if (p->round > ending->round)
         begin_round(ending, p->round, from_ns);

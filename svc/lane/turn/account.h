@@ -7,10 +7,11 @@
 
 /* Charges `ns` of the lane's time to the job. */
 void account_bill(struct lane_job *job, uint64_t ns);
-/* Like account_bill(), while an event is being handled. account_events() does not charge this time
- * again. */
+/* Like account_bill(), for time that was used while an event is handled. account_events() does not
+ * charge this time again. */
 void account_apart(struct lane_job *job, uint64_t ns);
-/* Charges the job for its share of the polls until now, in proportion to its connections. */
+/* Charges the job for its share of the time of all polls until now, in proportion to its
+ * connections. */
 void account_looks(struct lane_job *job);
 /* Counts a new (`more` 1) or closed (-1) connection of the job on this fabric. */
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more);

@@ -12,8 +12,8 @@ struct job_ending {
      * progress */
     uint64_t begun_ns;
     uint64_t done_ns;         /* time at which the last piece in progress ended */
-    uint64_t burst_from_ns;   /* busy_ns of the job when its pieces were last idle */
-    uint64_t handled_from_ns; /* time at which its pieces were last idle */
+    uint64_t burst_from_ns;   /* value of the job's busy_ns when all its pieces were last idle */
+    uint64_t handled_from_ns; /* time at which all its pieces were last idle */
     uint64_t burst_ns;        /* lane time of the job from burst_from_ns to done_ns */
     size_t at_work;           /* number of pieces with a round in progress */
     uint64_t handled_ns;      /* total time with a piece in progress (A36) */

@@ -1,6 +1,6 @@
-/* Members take turns, one chunk each, and the used time corrects the order. Members with equal
- * costs alternate. A member with more expensive turns (long chunks, polls of many connections)
- * misses some turns. RULES.md: A77. */
+/* Members take turns of one chunk. A member that has used much time misses turns. Members with
+ * equal costs therefore alternate, and a member with more expensive turns (long chunks, polls of
+ * many connections) has fewer turns. RULES.md: A77. */
 #include "svc/lane/turn/line.h"
 
 #include <stddef.h>
@@ -43,8 +43,8 @@ static bool may_go(const struct line *line, const struct line_entry *entry)
     return line->ahead_ns == 0 || entry->used_ns <= line->base_ns + line->ahead_ns;
 }
 
-/* Returns the first member that is not too far ahead, and moves the members before it to the end.
- * Returns NULL if all are too far ahead. */
+/* Returns the first member whose used time is at most base_ns + ahead_ns, and moves the members
+ * before it to the end. Returns NULL if all members have used more time. */
 static struct line_entry *find(struct line *line)
 {
     struct list *stop = NULL, *node;
@@ -69,7 +69,7 @@ struct line_entry *line_next(struct line *line)
     struct list *node = list_first(&line->light);
     struct line_entry *entry = node ? entry_of(node) : find(line);
     if (!entry)
-        /* find() has raised base_ns to the used time of the member that is least ahead */
+        /* find() has raised base_ns to the least used time of all members */
         entry = find(line);
     if (entry)
         list_remove(&entry->link);

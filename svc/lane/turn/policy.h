@@ -1,5 +1,5 @@
-/* Order in which jobs use the core. Tenants take turns, and so do the jobs of each tenant.
- * RULES.md: A20, A77. */
+/* Order in which jobs use the core. Tenants take turns, and within a tenant the jobs of this tenant
+ * take turns. RULES.md: A20, A77. */
 #ifndef GRADPOOL_LANE_TURN_POLICY_H
 #define GRADPOOL_LANE_TURN_POLICY_H
 

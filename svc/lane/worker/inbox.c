@@ -1,7 +1,7 @@
 /* Short payloads for later rounds, copied from their receive buffers. Many payloads of one
  * connection can wait, and each buffer is returned at once (W6). Each worker has its own part of
- * the job's inbox, so early announcements of one rank never use up another rank's part. A payload
- * without free cells is read from the worker later. RULES.md: A23. */
+ * the job's inbox, so early announcements of one rank never use up another rank's part. If no cells
+ * are free for a payload, the lane reads the input from the worker later. RULES.md: A23. */
 #include "svc/lane/worker/inbox.h"
 
 #include "svc/lane/worker/window.h"

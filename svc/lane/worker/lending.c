@@ -1,7 +1,7 @@
-/* Memory that workers lend to a lane. This file compares the sum with the limits of job and tenant,
- * and with the tenant's share of the process. The count of a worker is updated only when the worker
- * lends a region; if a limit seems to be exceeded, all workers are counted again. RULES.md: A17,
- * A76. */
+/* Memory that workers lend to a lane. This file compares the lent memory with the limits of job and
+ * tenant, and with the tenant's share of the process. The count of a worker is updated only when
+ * the worker lends a region; if a limit seems to be exceeded, all workers are counted again.
+ * RULES.md: A17, A76. */
 #include "svc/lane/worker/lending.h"
 
 #include "svc/base/log.h"
@@ -34,8 +34,8 @@ static struct lent count_before(const struct worker *w, uint32_t end)
     return now;
 }
 
-/* Counts regions below `end` only. After its last lending a worker can only have removed regions,
- * so no later region exists. */
+/* Counts the regions with numbers below `end` only. After its last lending a worker can only have
+ * removed regions, so no region has a higher number. */
 struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
 static void count(struct worker *w)
@@ -44,7 +44,8 @@ static void count(struct worker *w)
     const char *tenant = w->job->tenant;
     uint64_t before_bytes = w->lending.lent.bytes + w->lending.promised.bytes;
     uint32_t before_regions = w->lending.lent.regions + w->lending.promised.regions;
-    /* fabric_maps() must not be called, because the fabric may be closed */
+    /* the stored flag is used, because fabric_maps() must not be called for a fabric that may be
+     * closed */
     if (w->lending.is_mapped) {
         shares_add(tenant, SHARE_LENT, (int64_t)(now.bytes - before_bytes));
         shares_add(tenant, SHARE_MAPPINGS, (int64_t)now.regions - before_regions);

@@ -16,8 +16,9 @@ struct lent {
 
 /* Memory that one worker lends. */
 struct lending {
-    struct lent lent;     /* regions at the last count */
-    struct lent promised; /* regions whose mapping is in progress; `lent` does not include them */
+    struct lent lent; /* memory in the regions at the last count */
+    /* memory in regions whose mapping is in progress; `lent` does not include these regions */
+    struct lent promised;
     /* length of a region that exceeded its tenant's share (A76) */
     uint64_t refused_bytes;
     int descriptors; /* number of descriptors of its connection */

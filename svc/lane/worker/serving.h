@@ -1,7 +1,7 @@
 /* Answers to late ranks: to takers (W22), and to ranks outside the set of a piece that stores its
- * newest result (A16). Each worker is served one answer at a time, chunk by chunk. A chunk for
- * unmapped memory is first copied to the slot of the worker. A stopped worker therefore blocks only
- * its own slot, and delays no round. RULES.md: A16, A86, A88. */
+ * newest result (A16). A worker receives one answer at a time, chunk by chunk. A chunk for unmapped
+ * memory is first copied to the slot of the worker. A stopped worker therefore blocks only its own
+ * slot, and delays no round. RULES.md: A16, A86, A88. */
 #ifndef GRADPOOL_LANE_WORKER_SERVING_H
 #define GRADPOOL_LANE_WORKER_SERVING_H
 
@@ -17,8 +17,8 @@ struct serving {
      * the result before each chunk */
     const char *result;
     uint64_t next;         /* first element that is still to be written */
-    bool is_last;          /* everything is written or posted, the word included */
-    bool is_posted;        /* a write of the slot, or the word, is not complete */
+    bool is_last;          /* all chunks and the completion word are written or posted */
+    bool is_posted;        /* a write of the slot or of the completion word is not complete */
     struct piece *piece;   /* piece of `rank`; NULL: the piece was freed */
     uint64_t moved_ns;     /* time of the last begin, post or completion */
     struct fabric *fabric; /* fabric with which the slot is registered */
@@ -43,10 +43,11 @@ size_t serving_slot_bytes(const struct lane_job *job);
 /* Adds an answer, unless it exists already: the rank waits for the result of rank->late, which is
  * committed on this lane. */
 void serving_add(struct rank *rank);
-/* If the lane can continue the worker's answers, adds them to the list of ready answers, and
+/* If the lane can continue the answers to the worker, adds them to the list of ready answers, and
  * returns true. The caller wakes the job. */
 bool serving_list(struct serving *s, const struct worker *w);
-/* The worker receives no result any more, apart from a chunk that is posted. */
+/* Ends the answers to the worker. Apart from a chunk that is already posted, the worker receives no
+ * further result. */
 void serving_end(struct serving *s);
 /* Ends the answer to a rank whose announcement has failed or is no longer valid. */
 void serving_forget(struct rank *rank);
@@ -55,7 +56,7 @@ void servings_forget_piece(struct piece *p);
  * same memory before this write is complete. `ret_rank` may be NULL. */
 bool serving_writes(const struct piece *p, const struct rank **ret_rank, uint64_t *ret_since_ns);
 bool servings_are_posted(const struct lane_job *job);
-/* Ends all answers, because the fabrics are closed and no completion follows. */
+/* Ends all answers, because the fabrics are closed and no completion event will follow. */
 void servings_abandon(struct lane_job *job);
 
 #endif

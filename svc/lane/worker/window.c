@@ -83,8 +83,8 @@ size_t window_bytes(const struct lane_job *job)
     return bytes;
 }
 
-/* Writes the reason for the lack of memory. The text is short enough for a record to the workers
- * (RECORD_TEXT_BYTES). */
+/* Writes the reason why an allocation has failed. The text is short enough for a record to the
+ * workers (RECORD_TEXT_BYTES). */
 static int say_lack(const struct lane_job *job, char *text, size_t room)
 {
     char wants[32], holds[32], may[32];

@@ -1,6 +1,6 @@
-/* Records of tables: ROWS, CLOCK, CLOCKS, TAKEN, and the directory of a request. A part of
- * record.h, which checks the records; row_directory.h checks directories. svc/wire/README.md: W25
- * to W27. */
+/* Records of tables: ROWS, CLOCK, CLOCKS, TAKEN, and the directory of a request. This header
+ * belongs to record.h, whose functions check the records; row_directory.h checks directories.
+ * svc/wire/README.md: W25 to W27. */
 #ifndef GRADPOOL_WIRE_TABLE_RECORD_ROWS_H
 #define GRADPOOL_WIRE_TABLE_RECORD_ROWS_H
 
@@ -12,7 +12,8 @@
 #define RECORD_SHARDS_MAX 4096u /* maximum number of shards of a table; a power of two */
 #define RECORD_CLOCK_TABLES_MAX 22u
 #define RECORD_CLOCKS_RANKS_MAX 8u
-/* Largest valid clock and sequence number. The limit prevents overflows in sums of two of them. */
+/* Largest valid clock and sequence number. The limit prevents an overflow in the sum of two clocks
+ * or two sequence numbers. */
 #define RECORD_CLOCK_MOST (UINT64_MAX / 2)
 
 /* Maximum number of requests of one worker to one table that a lane stores until it has sent their
@@ -27,8 +28,8 @@ static inline uint32_t record_row_requests(uint32_t workers)
 }
 
 /* Maximum number of requests that a worker may have open. Over a network, a lane stores one pull of
- * each worker slightly longer than the worker does: until the lane knows that rows and word have
- * landed. */
+ * each worker slightly longer than the worker does, until the writes of rows and word are complete
+ * on the lane. */
 static inline uint32_t record_row_requests_open(uint32_t workers)
 {
     return record_row_requests(workers) - 1;
@@ -42,12 +43,12 @@ enum record_rows_operation {
 /* A pull or a push of a worker, for the shards of a table on one lane. Directory, keys and rows lie
  * in lent memory until the word of the request has arrived. All offsets are multiples of 8.
  *
- *   directory  `spans` entries of struct row_span, ascending by shard
- *   keys       `keys` mixed keys of 8 bytes, ascending, each once
- *   rows       `keys` rows of `dim` elements of `dtype`, in the order of the keys
+ * directory `spans` entries of struct row_span, ascending by shard keys `keys` mixed keys of 8
+ * bytes, ascending, each once rows `keys` rows of `dim` elements of `dtype`, in the order of the
+ * keys
  *
- * Keys and rows may be for several lanes. The directory lists only the shards, and so the keys, of
- * this lane. */
+ * The arrays of keys and rows may contain keys of several lanes. The directory lists only the
+ * shards of this lane, and thereby the keys of this lane. */
 struct record_rows {
     uint8_t kind;      /* RECORD_ROWS */
     uint8_t operation; /* a value of enum record_rows_operation */
@@ -80,8 +81,8 @@ _Static_assert(sizeof(struct row_span) == 16, "no holes");
 
 enum record_clock_form {
     RECORD_CLOCK_ENDED, /* the worker has ended `clock` in these tables */
-    /* as RECORD_CLOCK_ENDED, on a new connection, after the open requests; `clock` 0: none has
-     * ended */
+    /* like RECORD_CLOCK_ENDED, sent on a new connection after the open requests; `clock` 0: no
+     * clock has ended */
     RECORD_CLOCK_STANDING,
     RECORD_CLOCK_SETTINGS, /* settings of a table's updates, from `clock` on */
 };
@@ -103,7 +104,7 @@ struct record_clock {
     uint8_t reserved;    /* always 0 */
     uint32_t reserved_2; /* always 0 */
     uint64_t clock;
-    uint64_t session;  /* session of the worker; sequence numbers begin again in each */
+    uint64_t session;  /* session of the worker; in each session sequence numbers begin at 1 */
     uint64_t sequence; /* number of the worker's last request in this session; 0: none */
     union {
         /* table numbers, ascending; unused elements are 0 */
@@ -116,25 +117,28 @@ _Static_assert(sizeof(struct record_clock) == 120, "one ring record, no holes");
 /* Reports that the minimum of a table has increased, or answers a QUERY about a table. The answer
  * lists ranks whose clock is less than the clock of the query, in ascending order. */
 struct record_clocks {
-    uint8_t kind;      /* RECORD_CLOCKS */
-    uint8_t is_answer; /* 1: `word` is the word of the QUERY */
-    uint8_t count;     /* number of ranks in this record */
-    uint8_t reserved;  /* always 0 */
+    uint8_t kind; /* RECORD_CLOCKS */
+    /* 1: this record answers a QUERY; 0: the minimum of the table has increased */
+    uint8_t is_answer;
+    uint8_t count;    /* number of ranks in this record */
+    uint8_t reserved; /* always 0 */
     uint32_t table;
     uint64_t minimum; /* smallest clock of the members, from 1 */
-    uint32_t word;    /* word of the QUERY; 0: this record is no answer */
-    uint32_t behind;  /* number of all ranks whose clock is less, in this record or not */
+    uint32_t word;    /* word of the QUERY that this record answers; 0: this record is no answer */
+    /* number of all ranks whose clock is less than the clock of the QUERY, including ranks that do
+     * not fit into this record */
+    uint32_t behind;
     uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
     uint64_t clocks[RECORD_CLOCKS_RANKS_MAX];
 };
 _Static_assert(sizeof(struct record_clocks) == 120, "one ring record, no holes");
 
-/* Replica lane -> owner: the blocks of the log before `position` are applied, so their part of the
- * ring is free. */
+/* Replica lane -> owner: the replica lane has applied the blocks of the log before `position`, so
+ * the part of the ring that contains these blocks is free. */
 struct record_taken {
     uint8_t kind; /* RECORD_TAKEN */
     uint8_t reserved[3];
-    uint32_t region; /* the ring, as lent to the owner */
+    uint32_t region; /* memory region of the ring, which the replica lane lends to the owner */
     uint64_t position;
 };
 _Static_assert(sizeof(struct record_taken) == 16, "no holes");

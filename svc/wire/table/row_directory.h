@@ -1,16 +1,17 @@
 /* The directory of a request for rows (ROWS), in memory that a worker lends and may change at any
- * time. Each use of an entry therefore copies the entry once, and checks the copy. Pure. */
+ * time. Each use of an entry therefore copies the entry once, and checks the copy. The functions
+ * store no state. */
 #ifndef GRADPOOL_WIRE_TABLE_ROW_DIRECTORY_H
 #define GRADPOOL_WIRE_TABLE_ROW_DIRECTORY_H
 
 #include "svc/wire/table/record_rows.h"
 
-/* A directory in lent memory, and the counts to which its entries are compared. */
+/* A directory in lent memory, and the limits that its entries must not exceed. */
 struct row_directory {
     const void *entries; /* `spans` entries, any alignment */
     uint32_t spans;      /* number of entries */
-    uint32_t keys;       /* keys of the request */
-    uint32_t shards;     /* shards of the table */
+    uint32_t keys;       /* number of keys of the request */
+    uint32_t shards;     /* number of shards of the table */
 };
 
 /* Copies entry `index`, which must be below `spans`. Checks that the shard exists and that the keys

@@ -15,8 +15,8 @@
 #define TABLE_TERMS_SHARDS_MAX 4096u
 #define TABLE_TERMS_SHARDS 64u /* default of `shards` */
 
-/* The numbers of the following four are those of gradpool.h, and of enum row_rule, enum
- * row_initial_kind, enum table_consistency and enum record_operation. */
+/* The values of the following four enums are the same as in gradpool.h, and as in enum row_rule,
+ * enum row_initial_kind, enum table_consistency and enum record_operation. */
 enum table_terms_rule {
     TABLE_TERMS_SGD = 1,
     TABLE_TERMS_ADAGRAD,
@@ -33,7 +33,8 @@ enum table_terms_initial {
     TABLE_TERMS_INITIALS,
 };
 enum table_terms_consistency {
-    TABLE_TERMS_INHERIT, /* consistency of the stage, otherwise BSP */
+    /* the table has the consistency of the job's stage; BSP if the job has no stages */
+    TABLE_TERMS_INHERIT,
     TABLE_TERMS_BSP,
     TABLE_TERMS_SSP,
     TABLE_TERMS_ASP,

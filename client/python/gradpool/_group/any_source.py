@@ -10,7 +10,7 @@ from .operations import Operation
 
 
 class Mailbox:
-    """Receives of one tag and size that have begun. Their Operations use this object as their
+    """The receives of one tag and size that have begun. Their Operations use this object as their
     group. A receive has no deadline, because perhaps no caller ever waits for the message. A failed
     receive does not fail other operations.
 

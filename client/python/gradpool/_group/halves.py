@@ -2,9 +2,9 @@
 
 torch's C++ code holds only the C++ half of a Work and later calls a method of its Python half. If
 the Python half was freed, torch waits for ever. This module therefore holds each finished operation
-until torch has called it. No hook shows whether torch still holds a Work. So the last RECENT
-operations are held with their results. Older operations, and operations with several results, are
-held without results, as long as one of the results is alive."""
+until torch has called it. torch does not report whether it still refers to a Work. So this module
+holds the last RECENT operations with their results. Older operations, and operations with several
+results, are held without results, as long as one of their results is referenced."""
 import collections
 import weakref
 

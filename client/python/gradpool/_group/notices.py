@@ -37,8 +37,8 @@ class Notices:
         self._open[self._job.push_pull(self._tensor, words, whole, 'gather')] = whole
 
     def find(self, timeout_ms=0):
-        """Returns the texts of all ranks by position, or None if some ranks have not sent theirs or
-        another thread has taken these texts."""
+        """Returns the texts of all ranks by position. None: some ranks have not sent their texts,
+        or another thread has got the texts."""
         for request in list(self._open):
             whole = self._open.pop(request, None) if request.done(timeout_ms) else None
             if whole is not None:

@@ -4,7 +4,8 @@ once.
     Names      the tensors of a sequence of operations that all its ranks call in the same order
     Slot       one such tensor; only one Part at a time has a round, later Parts are queued
     Part       one push of one tensor
-    Operation  called Work by torch: some Parts, and a function to call when they are over
+    Operation  called Work by torch: some Parts, and a function that is called when all of them have
+               ended
 
 The thread that waits for an operation completes it. If no thread waits, but a Future or a queued
 Part depends on the operation, the completion thread completes it (_process.completion)."""
@@ -306,8 +307,8 @@ class Operation(Work):
             complete(self)
 
     def _is_left(self):
-        """Marks the operation for the completion thread. Returns False if it is over, or another
-        thread ends it."""
+        """Marks the operation for the completion thread. Returns False if the operation has ended,
+        or another thread is ending it."""
         with _lock:
             if self._over.is_set() or self._is_taken:
                 return False
@@ -333,7 +334,7 @@ class Operation(Work):
 
     def _see_through(self, limit_s):
         """Runs the operation in the calling thread for at most `limit_s`. Afterwards the completion
-        thread continues."""
+        thread continues with the operation."""
         try:
             until_s = time.monotonic() + limit_s
             while not self._over.is_set():

@@ -7,8 +7,8 @@ its newest calls with their numbers:
     rank 0   17: all_reduce of float32[6]   waits ...  sends --+--> 17 differs: Mismatch
     rank 1   17: all_reduce of float32[7]   waits ...  sends --+--> 17 differs: Mismatch
 
-A rank that is only late sends nothing, or other numbers. A call without a long wait only stores its
-description (Y22)."""
+A rank that is only late sends nothing, or sends calls with other numbers. A call without a long
+wait only stores its description (Y22)."""
 import collections
 import contextlib
 import datetime

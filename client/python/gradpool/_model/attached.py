@@ -3,8 +3,8 @@
 close() undeclares the tensors. They are also undeclared after the script has dropped the model, for
 example after a fold of a cross-validation. With attach(optimizer=) the optimizer must be dropped,
 too (Y84). Python's garbage collector frees a dropped model at a different moment on each rank.
-Therefore no prefix is used twice in a job. The job itself is not left at that moment: a rank that
-has left cannot join again before the other ranks have left, too (Y72)."""
+Therefore no prefix is used twice in a job. The process does not leave the job at that moment,
+because a rank that has left cannot join again before the other ranks have left, too (Y72)."""
 import collections
 import contextlib
 import errno

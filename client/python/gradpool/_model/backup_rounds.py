@@ -1,8 +1,8 @@
 """Rounds of a model that is attached to a job with backup workers. Each round closes without its
 slowest ranks, whose gradients are dropped. If lanes update the parameters, a slow rank continues
 with the parameters of the newest round. If the script updates the parameters, the rank first
-applies the means of all missed rounds. So ranks are in different rounds, and at different batches
-of their loaders.
+applies the means of all missed rounds. So at the same time ranks are in different rounds, and at
+different batches of their loaders.
 
 The loop over batches() ends after the same round on every rank. The loop calls the script's
 function `step` once for each round of the job, also on ranks whose gradient was dropped."""
@@ -21,7 +21,7 @@ from ..errors import disagreement, mismatch, Timeout
 # A wait that may be longer than this runs in another thread, so that the calling thread can handle
 # a Ctrl-C.
 _BRIEF_MS = 100
-# Maximum number of bodies of a loop without a gradient. More of them raise an error, because the
+# Maximum number of executions of a loop's body without a gradient. More raise an error, because the
 # loop would never end.
 _IDLE_MOST = 1000
 
@@ -122,9 +122,10 @@ class BackupRounds:
         self._step, self._again, self._batches = step, backup.again, _Batches()
         self.number = self.missed = self.dropped = 0
         self._planned = 0       # the round after which the last loop ends, the same on every rank
-        self._stepped = self._idle = 0      # round of the last step(); bodies since the last round
+        # round of the last step(); number of executed loop bodies since the last round
+        self._stepped = self._idle = 0
         self._is_brief = False      # whether the last wait was short
-        self.loss = math.nan        # of the gradient that is computed now; NaN: unknown
+        self.loss = math.nan        # loss of the gradient that is being computed; NaN: unknown
 
     # ---- the end of a round, in backward() ----
 
@@ -166,7 +167,7 @@ class BackupRounds:
         return self._loop(loader, number(rounds, 'rounds', U64_MAX))
 
     def _loop(self, loader, rounds):
-        # not self.number + rounds: ranks begin the loop in different rounds
+        # not self.number + rounds, because ranks begin the loop in different rounds
         self._planned = last = self._planned + rounds
         self._catch_up(last)
         self._way.note_settings()

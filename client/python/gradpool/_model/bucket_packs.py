@@ -3,13 +3,13 @@ gradient would cost more than the transfer of its few bytes.
 
 A pack is a range of neighbouring gradients in the bucket, so nothing is copied.
 DistributedDataParallel has the same buckets on all ranks and rebuilds them on all ranks at the same
-time, so all ranks have the same packs. The name of a pack has a digest of its names and sizes.
-Ranks with other buckets therefore never add values of different parameters: their waits end at the
-deadline."""
+time, so all ranks have the same packs. The name of a pack has a digest of its names and sizes. If
+ranks have different buckets, values of different parameters are therefore never added, and the
+waits of these ranks end at the deadline."""
 import hashlib
 
 SMALL_BYTES = 16 << 10      # a longer gradient is sent alone
-# largest pack; a large bucket has several, so that several lanes share the work
+# largest pack; a large bucket has several packs, so that several lanes share the work
 PACK_BYTES = 256 << 10
 # minimum number of gradients in a pack; with fewer, one more tensor costs more than the pack saves
 FEWEST = 8

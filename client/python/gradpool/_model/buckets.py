@@ -43,7 +43,7 @@ def parts_of(bucket, tensors):
     """Yields each tensor of the bucket's parameters with its first byte in the bucket. Raises
     Mismatch if a gradient has another size."""
     for gradient, tensor in zip(bucket.gradients(), tensors):
-        # otherwise lanes would write beyond the gradient
+        # without this check lanes would write beyond the end of the gradient
         if gradient.numel() != tensor.elements:
             raise mismatch(f"gradient of '{tensor.name}': {gradient.numel()} elements, declared "
                            f'were {tensor.elements}: change a model before attach()')
@@ -52,8 +52,8 @@ def parts_of(bucket, tensors):
 
 def is_stand_in(bucket):
     """Returns whether the gradients of this bucket belong to an earlier step. If a rank has left
-    the loop of torch's Join, the bucket has zeros, and each .grad is that of an earlier step (Y70).
-    Only for gradients that are views of buckets."""
+    the loop of torch's Join, the bucket contains zeros, and each .grad contains the gradient of an
+    earlier step (Y70). Only for gradients that are views of buckets."""
     return not any(parameter.grad is not None and parameter.grad.data_ptr() == own.data_ptr()
                    for parameter, own in zip(bucket.parameters(), bucket.gradients()))
 

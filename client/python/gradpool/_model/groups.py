@@ -75,4 +75,4 @@ def _seconds_of(backend):
     timeout = getattr(getattr(backend, 'options', None), '_timeout', None)
     if timeout is not None:
         return timeout.total_seconds()
-    return getattr(backend, 'timeout_s', None)      # the group is one of gradpool.distributed
+    return getattr(backend, 'timeout_s', None)      # the group belongs to gradpool.distributed

@@ -1,4 +1,5 @@
-"""Residuals of a codec as part of a checkpoint, with the same interface at every door.
+"""Residuals of a codec as part of a checkpoint, with the same methods in ddp, torch and
+compression_hook.
 
     torch.save({'model': ..., 'residuals': attachment.residuals.state_dict()}, f'step-7.{rank}')
     attachment.residuals.load_state_dict(torch.load(f'step-7.{rank}')['residuals'])"""

@@ -1,6 +1,6 @@
 """Detects parameters without a gradient on any rank, as find_unused_parameters=True does. PyTorch
-does not change such parameters, but lanes step them with zeros. With weight decay, momentum or
-counts of steps the results differ (Y114)."""
+does not change such parameters, but lanes update them with a gradient of zeros. With weight decay,
+momentum or step counts the results differ (Y114)."""
 from ..errors import mismatch
 
 

@@ -23,11 +23,13 @@ class Backup:
 
       rule       "static:12" closes each round at its 12th gradient. "auto" decides at each gradient
                  whether the next one is worth its time; "dbw" and "blind" choose a number before
-                 each round; "adasync:2" begins with 2 gradients, and more as the loss falls
+                 each round; "adasync:2" begins with 2 gradients, and waits for more gradients as
+                 the loss falls
       least      fewest gradients of a round; None: 2
-      absence    after so many missed rounds, rounds wait for the rank; "never": they do not wait.
-                 None: 64, and "never" for static
-      lag        in a job without update rules: rounds that a rank may be behind, up to 16; None: 4
+      absence    number of missed rounds after which rounds wait for the rank; "never": rounds do
+                 not wait. None: 64, and "never" for static
+      lag        in a job without update rules: number of rounds by which a rank may lag behind, up
+                 to 16; None: 4
       gradients  most gradients of one rank in one round
       rate       "fixed", or "proportional" to the number of gradients
       again      whether batches() of ddp.attach() repeats a batch whose gradient was dropped"""

@@ -6,8 +6,8 @@ import sys
 from ..errors import mismatch
 
 
-# Formats of the buffer protocol, which has none for bfloat16. int64 is 'l' where a C long has 64
-# bits.
+# Formats of the buffer protocol, which has no format for bfloat16. int64 is 'l' where a C long has
+# 64 bits.
 _FORMATS = {'float32': 'f', 'float64': 'd', 'float16': 'e', 'int32': 'i', 'int64': 'ql'}
 
 

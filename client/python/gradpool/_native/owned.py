@@ -1,10 +1,10 @@
 """Handles of the library. Each handle belongs to one process and ends once.
 
-The library requires that nothing is destroyed while a call uses it. This module ensures that for
-scripts with threads: an end first refuses new calls, then waits for the calls of other threads that
-are in progress. Calls of the ending thread itself are not awaited: the handler of a signal has
-interrupted them, and closes the object, or has raised an exception before __exit__() has
-counted."""
+The library requires that no object is destroyed while a call uses the object. In scripts with
+threads this module ensures this: the end of a handle first refuses new calls, then waits for the
+calls of other threads that are in progress. Calls of the ending thread itself are not awaited. Such
+a call was interrupted by a signal handler, which closes the object, or which has raised an
+exception before __exit__() has ended the use."""
 import errno
 import os
 import threading
@@ -48,7 +48,8 @@ class Owned:
     def __init__(self, handle):
         self._handle = handle
         self._process = os.getpid()
-        self._users = []        # threads in blocks with the handle; no lock guards the list
+        # threads that are in a block with the handle; no lock protects the list
+        self._users = []
         self._idle = threading.Condition()      # reentrant: a signal's handler may close the object
 
     def is_of_this_process(self):

@@ -1,6 +1,6 @@
 """States that lanes store for tensors with update rules, and checksums of memory. A state is one
-flat float32 tensor or array: parameters, then moments. These calls of the library have no method in
-Job."""
+flat float32 tensor or array: parameters, then moments. Job has no methods for these calls of the
+library."""
 import ctypes
 
 from .binding import lib, number, SAME_STEPS, State, U32_MAX

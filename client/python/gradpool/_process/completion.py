@@ -4,7 +4,7 @@ started at the first item.
 An item has two methods:
 
     waits_for()   the Request that the item needs now; None: it needs the end of another item
-    is_over()     completes the item if that can be done now; False: not yet. Never blocks
+    is_over()     completes the item if possible; False: the item is not complete. Never blocks
 
 The thread sleeps in the library, in the wait of the first item that has a Request. The thread
 detects new and finished items at most SLICE_MS later, and checks items of complete_slowly() every
@@ -21,7 +21,8 @@ from .threads import start
 
 SLICE_MS = 10
 SLOW_S = 0.2
-# Number of the oldest items that are checked each time, and number of others.
+# Number of the oldest items that are checked each time, and number of other items that are checked
+# each time.
 _OLDEST, _OTHERS = 16, 64
 
 
@@ -58,8 +59,8 @@ class _Completer:
 
     def _left_of(self, items):
         """Returns the items to check. If there are many items, most of them are queued behind the
-        oldest items. The oldest items are therefore checked each time, and some of the others, a
-        different part each time."""
+        oldest items. Therefore the oldest items are checked each time, together with a few of the
+        other items, which differ each time."""
         first = _OLDEST + self._turn * _OTHERS
         looked = items[:_OLDEST], items[first:first + _OTHERS]
         self._turn = self._turn + 1 if first + _OTHERS < len(items) else 0

@@ -2,9 +2,9 @@
 
 During backward() C++ code of DistributedDataParallel calls Python functions: the communication
 hook, or all_reduce() of a process group. If the handler of SIGINT raises KeyboardInterrupt there,
-C++ replaces it by a RuntimeError. If the exception comes before all buckets are sent, only half of
-the step is done. So the script's handler runs after the end of backward(), or during a wait for
-other ranks (Y115)."""
+C++ replaces it by a RuntimeError. If the exception is raised before all buckets are sent, only a
+part of the step is done. So the script's handler runs after the end of backward(), or during a wait
+for other ranks (Y115)."""
 import functools
 import signal
 import threading
@@ -12,16 +12,17 @@ import time
 
 import torch
 
-# after a Ctrl-C a step waits at most this long for other ranks
+# maximum time for which a step waits for other ranks after a Ctrl-C
 PATIENCE_S = 1.0
 
-_MODULES = 'torch.autograd', 'torch.autograd.graph'     # modules that call the engine
+_MODULES = 'torch.autograd', 'torch.autograd.graph'     # modules that call torch's engine
 _codes = set()
 _of_torch = torch.autograd.backward
 
 
 def put_off(function):
-    """Decorates a function that the engine's C++ calls and whose exceptions it replaces."""
+    """Decorates a function that the C++ code of torch's engine calls, and whose exceptions this
+    code replaces."""
     _codes.add(function.__code__)
     return function
 

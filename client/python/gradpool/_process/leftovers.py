@@ -1,10 +1,10 @@
-"""Frees the rest of a failed backward() of torch while the interpreter still runs.
+"""Frees the remaining steps of a failed backward() of torch while the interpreter still runs.
 
 After a failure the engine keeps the remaining steps in a queue of the calling thread until the
 thread's next backward(). The queue of the main thread is destroyed after the end of the
 interpreter. A queued step refers to a parameter, and the parameter to its gradient. To free a
-gradient in memory of the job (Y20), the interpreter's lock is needed, which does not exist any
-more: the process would hang."""
+gradient in memory of the job (Y20), the interpreter's lock is needed. After the end of the
+interpreter this lock no longer exists, so the process would hang."""
 import atexit
 import contextlib
 import os

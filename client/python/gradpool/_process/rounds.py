@@ -57,7 +57,7 @@ class Round:
 
     tensors  tensors that no other round may use until the end
     handle   of the library; NULL: not begun; None: over
-    turn     lock of the one thread that waits for a dropped round; None: not dropped
+    turn     lock for the one thread that waits for a dropped round; None: the round was not dropped
     is_muted whether the error of a dropped round is forgotten"""
     __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'is_muted', 'handle', '_loan',
                  '_error', '__weakref__')
@@ -245,16 +245,17 @@ class Rounds:
     def __init__(self, job):
         self.job = job
         self._open = set()
-        self._kept = {}     # in a job with backup workers: the loan of each tensor's last round
-        self._error, self._is_told = None, False    # of a dropped round; whether a call raised one
+        self._kept = {}     # in a job with backup workers: the Loan of each tensor's last round
+        # first error of a dropped round; whether a call has raised such an error
+        self._error, self._is_told = None, False
         self._lock = threading.RLock()      # a signal's handler may push, too
 
     def hold(self, round_):
         self._open.add(round_)
 
     def keep(self, tensors, loan):
-        """Stores the loan of a round in a job with backup workers, because next_round() may write
-        to the round's results later. Returns the loan that ends with the round."""
+        """Stores the Loan of a round in a job with backup workers, because next_round() may write
+        to the round's results later. Returns the Loan that ends with the round."""
         if self.job.backup is None:
             return loan
         self._kept.update(dict.fromkeys(tensors, loan))

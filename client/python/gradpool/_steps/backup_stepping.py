@@ -1,7 +1,7 @@
-"""Steps of lanes in a job with backup workers. Ranks are in different rounds, so only calls that
-attach() and batches() make on every rank alike may change parameters, moments and settings. The
-job has no tensors without an update rule: attach() exchanges step counts over the model's process
-group."""
+"""Optimizer steps that lanes do in a job with backup workers. Ranks are in different rounds at the
+same time. So parameters, moments and settings may be changed only by calls that attach() and
+batches() make on every rank in the same order. The job has no tensors without an update rule:
+attach() exchanges step counts over the model's process group."""
 import torch.distributed
 
 from ..errors import mismatch

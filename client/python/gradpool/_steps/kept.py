@@ -28,7 +28,7 @@ class Kept:
 
     rule_of      a parameter's rule
     place        the Place of the model in the job; the optimizer refers to it, too
-    has_stepped  whether lanes have done steps, so that the optimizer's own moments are old"""
+    has_stepped  whether lanes have done steps, which makes the optimizer's own moments outdated"""
 
     def __init__(self, optimizer, rule_of):
         self._optimizer, self._rule_of = optimizer, rule_of
@@ -216,8 +216,8 @@ class Kept:
         return found
 
     def _read(self, places, rules):
-        """Repeats the read while other ranks read, while the job moves, and while the coordinator
-        is away."""
+        """Reads the states. Repeats the read while other ranks read, while pieces of the job move,
+        and while the coordinator is not reachable."""
         until_s = time.monotonic() + default_timeout_ms() / 1e3
         while places:
             try:
@@ -313,8 +313,8 @@ def _wait(requests):
 
 
 def in_words(error):
-    """Adds a probable cause to the error of ranks that disagree: one rank steps while another
-    saves."""
+    """Adds a probable cause to the error of ranks that make different calls: one rank does a step
+    while another rank saves."""
     text = str(error)
     if ' pushes ' in text and 'save' in text and 'update' in text:
         return mismatch(f'{text}: on some ranks the script has written into parameters, or has '

@@ -4,9 +4,10 @@ moments and do the optimizer's steps.
 For each bucket the hook sends one update for each optimizer group with parameters in the bucket,
 with the present settings of the group. The lane writes the new parameters to the memory of the
 model. A parameter's gradient is ready only after backward() has used the parameter for the last
-time, so this is safe. The step is over when backward() returns, and optimizer.step() only checks
-this (Y16). If the script has written parameters or loaded moments, lanes receive these before the
-next step (modules written and kept)."""
+time, so the lane may write at this time. The step has ended when backward() returns, and
+optimizer.step() only checks that lanes have done the step (Y16). If the script has written
+parameters or loaded moments, lanes receive these before the next step (modules written and
+kept)."""
 import operator
 import weakref
 
@@ -155,8 +156,8 @@ class Stepping:
 
     def keep(self, place):
         """Sets the Place. The Place is closed when the script has dropped the optimizer, or has
-        attached another model with this optimizer. The moments exist as long as the Place, also
-        without the model (Y84)."""
+        attached another model with this optimizer. The moments exist as long as the Place, even
+        after the script has dropped the model (Y84)."""
         self._kept.place = place
         weakref.finalize(self._optimizer, place.drop).atexit = False
 

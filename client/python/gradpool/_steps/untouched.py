@@ -15,7 +15,7 @@ class Untouched:
 
     def __init__(self):
         self._parameters, self._contents = [], Contents()
-        self._is_known, self.without = False, []    # unknown if backward() has failed
+        self._is_known, self.without = False, []    # no sums are known after a failed backward()
 
     def expect(self, parameters):
         """Called in backward(), with the parameters of each bucket."""

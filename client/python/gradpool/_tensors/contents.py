@@ -23,7 +23,8 @@ class Contents:
         self._noted = self._taken(tensors)
 
     def are(self, tensors):
-        """Returns whether each tensor has the stored value of the tensor at the same position."""
+        """Returns whether each tensor equals the values that note() has stored for the tensor at
+        the same position in the list."""
         noted, self._tensors = self._tensors, []
         if len(tensors) != len(noted):
             return False

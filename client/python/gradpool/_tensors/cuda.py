@@ -2,9 +2,9 @@
 
 The values of an operation are copied to pinned memory of the job and pushed from there. The result
 is copied back from pinned memory. This module has two streams, one for each direction. A copy waits
-for the work that the script's stream had at the call of the operation. Then a thread of this module
-pushes the values, so no thread of the script waits for a copy. The script's stream waits for the
-result, and then does the rest of the operation's work.
+for the work that was in the script's stream when the operation was called. Then a thread of this
+module pushes the values, so no thread of the script waits for a copy. The script's stream waits for
+the result, and then does the rest of the operation's work.
 
     script's stream   backward  e1                                      waits for e3  finish  e4
     our streams          wait for e1  copy out  e2           copy in  e3
@@ -64,8 +64,8 @@ class Gpu:
                 tensor.record_stream(stream)
 
     def mark(self, stream):
-        """Returns an event that occurs after all present work of the stream. A thread that waits
-        for the event sleeps."""
+        """Returns an event that occurs after all work that is in the stream now. A thread that
+        waits for the event sleeps."""
         event = torch.cuda.Event(blocking=True)
         event.record(stream)
         return event

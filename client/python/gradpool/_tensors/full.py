@@ -1,8 +1,8 @@
-"""Sparse gradients that are sent as dense ones: all values including zeros, then one mark for each
+"""Sparse gradients that are sent in dense form: all values including zeros, then one mark for each
 row. A mark shows that its row exists.
 
-Each rank has other rows, and their number is not known in advance. So every element is sent. The
-result has each row that exists on any rank, even if its values are zero (Y71)."""
+Each rank has different rows, and their number is not known in advance. So every element is sent.
+The result has each row that exists on any rank, even if its values are zero (Y71)."""
 import torch
 
 from .cuda import crossing_of

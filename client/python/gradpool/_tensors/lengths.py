@@ -2,12 +2,13 @@
 
 A declaration costs a round trip and staging memory. So a tensor of a length that does not recur is
 sent in pieces. The length of a piece is a power of two. A sequence of operations declares one
-tensor for each such length. The rest is sent in a padded piece.
+tensor for each such length. The remaining elements are sent in a padded piece.
 
     1000000 = 524288 + 262144 + 131072 + 65536 + 16384 + 576 of 1024
 
-A piece is sent from the memory of the values. The rest is copied, and so are pieces of several
-ranks' blocks. Padding consists of zeros and is never copied back."""
+A piece is sent from the memory of the values. The remaining elements are copied before they are
+sent, and so are pieces that contain blocks of several ranks. Padding consists of zeros and is never
+copied back."""
 import collections
 
 from .cuda import HERE
@@ -20,7 +21,7 @@ FIRST, FIRST_BYTES = 8, 16 << 20
 _RECURS, _WINDOW, _APART = 4, 64, 8
 # An operation with more tensors than this is not sent in pieces.
 TOGETHER = 8
-# numbers of elements of the shortest piece, and of the shortest rest
+# number of elements of the shortest piece, and of the shortest padded piece
 _PIECE, _REST = 4096, 64
 
 

@@ -1,5 +1,5 @@
-"""Values that the script reports about a step, such as its loss: means over the samples of all
-workers that report."""
+"""Values that the script reports about a step, such as its loss: for each value, the mean over the
+samples of all workers that report it."""
 import collections
 
 import torch

@@ -25,7 +25,8 @@ from .state import check_objects, exchange, Last, NAME, State, WORDS
 
 _TIMEOUT_MS = 30 * 60 * 1000
 _PAUSE_S = 0.05     # pause between two attempts to join before the job grows
-_STALE = 75         # exit code of a process that its pool has replaced: no failure of the job
+# exit code of a process that its pool has replaced, which is no failure of the job
+_STALE = 75
 _ENDINGS = {deals.TRAINED: 'trained', deals.LEAVES: 'left', deals.ENDED: 'late'}
 
 
@@ -105,7 +106,7 @@ class Run:
         self._peeked, self._epoch, self._place = None, None, 0
         # last step, or the last step of the rank that gave the state
         self._callbacks, self._last = [], Last(None, None)
-        self._carried = None    # epoch of the giver's last step, until epochs() begins
+        self._carried = None    # epoch of the giver's last step; used until epochs() begins
 
     def _join(self, name, rank, workers, workers_max, endpoint):
         """Joins the job. A late worker is refused until the job grows, so the call tries again
@@ -296,7 +297,8 @@ class Run:
 
     def _share_first(self):
         """Copies the state of the lowest present rank to all workers."""
-        for giver in itertools.count():     # ends at the latest with this worker as the giver
+        # the loop ends at the latest when this worker is the giver
+        for giver in itertools.count():
             kept = self._exchange(giver)
             if kept is not None:
                 if giver != self.job.rank:

@@ -24,7 +24,7 @@ class Runner:
         # numbers of workers: wanted now, in the job now, at the start of the job, in the last
         # request
         self._wanted = self._size = self._founders = self._asked = options.workers
-        self._asked_of = None       # worker that has got the present request to resize
+        self._asked_of = None       # worker to which the present request to resize was sent
         self._workers = {rank: Worker(rank) for rank in range(self._wanted)}
         self._has_ended, self._stopped_by, self._status = False, None, 0
         self._selector = selectors.DefaultSelector()
@@ -68,7 +68,7 @@ class Runner:
             if key.fileobj is self._signals:
                 self._hear_signals()
             elif key.data.process is None:
-                pass    # its process has ended in this turn
+                pass    # the process of this worker has ended in this turn
             elif key.fileobj is key.data.link:
                 self._hear(key.data)
             else:

@@ -1,6 +1,6 @@
 """Settings that all workers of a Run share: settings of optimizers, and names of metrics. A late
-worker compares its settings with the settings in the state that it receives, because the state
-would replace them without a message."""
+worker compares its settings with the settings in the state that it receives, because loading the
+state would replace the worker's settings without a message."""
 import torch
 
 from ..errors import mismatch

@@ -35,7 +35,8 @@ class Worker:
         self.due_s, self.limit_s, self.start_s = time.monotonic(), None, None
         self._start_limit_s = None
         self.founds = self.leaves = False
-        self.failures = self.deaths = 0     # failures before a step; deaths in a series
+        # number of failures before the first step; number of failures in the present series
+        self.failures = self.deaths = 0
         self.link = self.pidfd = self.is_ended_by = None
         self.is_silent = False      # the worker has closed its end of the link
 

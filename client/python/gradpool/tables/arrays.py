@@ -38,7 +38,8 @@ class Keys:
         return rows, rows.ctypes.data
 
     def gradients_address(self, gradients, what, loan):
-        """Returns the address of one float32 row for each key, valid until the end of the loan."""
+        """Returns the address of the gradients, which have one float32 row for each key. The
+        address is valid until the end of the Loan."""
         found = tuple(getattr(gradients, 'shape', self.rows_shape))
         if found != self.rows_shape:
             raise mismatch(f'{what}: shape {found}, expected {self.rows_shape}: one row for each '

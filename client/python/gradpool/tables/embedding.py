@@ -43,7 +43,7 @@ class Embedding(torch.nn.Module):
         return _Lookup.apply(self._leaf, self.table, keys)
 
     def requires_grad_(self, requires_grad=True):
-        """With False, backward() pushes no gradients, as with a frozen weight."""
+        """After requires_grad_(False), backward() pushes no gradients, as with a frozen weight."""
         self._leaf.requires_grad_(requires_grad)
         return super().requires_grad_(requires_grad)
 

@@ -163,8 +163,8 @@ class Table:
 
     def pull(self, keys, timeout_ms=0):
         """Returns the rows after the update of the last clock. Waits until all ranks have ended
-        that clock. A key without a row has the initial values; no row is made. Timeout: the text
-        names the late ranks."""
+        that clock. For a key without a row the initial values are returned, and no row is created.
+        Timeout: the text names the late ranks."""
         return self.start_pull(keys).wait(timeout_ms)
 
     def start_pull(self, keys):
@@ -178,8 +178,8 @@ class Table:
     def push(self, keys, gradients):
         """Adds gradients to this clock. Gradients of the same key are added up in the order of
         their positions. After clock() on all ranks each row with a gradient gets one update. The
-        script may change both arrays at once. A later error is raised by clock(): EDOM counts rows
-        that were skipped, because their gradients were not finite."""
+        script may change both arrays at once. clock() raises a later error of the push. The text of
+        EDOM has the number of rows that were skipped because their gradients were not finite."""
         with self._lent(keys, gradients) as (keys, place), self._batch(keys) as batch:
             check(lib.gp_push(batch, place, None))
 

@@ -1,8 +1,8 @@
 """Batch normalization over the batches of all ranks.
 
-In training each rank sends three figures for each channel of a layer: the number of values,
-their mean, and the sum of squared distances from the mean. All ranks combine these in rank
-order, in float64, so they normalize with the same bits. The backward pass sends one sum over the
+In training each rank sends three figures for each channel of a layer: the number of values, their
+mean, and the sum of squared distances from the mean. All ranks combine these figures in rank order,
+in float64, so all ranks normalize with the same bits. The backward pass sends one sum over the
 whole batch."""
 import torch
 

@@ -22,8 +22,8 @@
 #define SILENCE_NS (5 * NS_PER_S)
 /* Pause if descriptors run out, and between two lines in the log. */
 #define PAUSE_NS (1 * NS_PER_S)
-/* Callers whose request is incomplete may use an eighth of the process's descriptors, within these
- * bounds. */
+/* Minimum and maximum number of callers with an incomplete request. Between these bounds, the
+ * callers may use an eighth of the process's descriptors. */
 #define WAITING_MIN 16
 #define WAITING_MAX 1024
 #define BACKLOG 4096

@@ -1,7 +1,7 @@
 /* Defines the functions with which libfabric moves bytes over sockets. A program's own definition
- * takes precedence over the C library's, for every library that it uses. Owns the table of guarded
- * sockets. For all other sockets the functions behave as usual, and errno has the value from the
- * kernel (README, O12). */
+ * of such a function replaces the C library's definition in every library that the program uses.
+ * Owns the table of guarded sockets. For all other sockets the functions behave as usual, and errno
+ * has the value from the kernel (README, O12). */
 #undef _FORTIFY_SOURCE /* _FORTIFY_SOURCE has inline versions with the names of these functions */
 #include "svc/fabric/ofi/door/guard.h"
 
@@ -26,7 +26,7 @@
 struct guard {
     struct ofi_door *door; /* the descriptor is a listener; NULL: a connection */
     struct tcp_wire wire;
-    bool is_broken; /* from now on, each read by the provider returns ECONNRESET */
+    bool is_broken; /* each read by the provider returns ECONNRESET */
 };
 
 /* Only the thread of the socket's fabric uses the socket and its guard. */

@@ -34,7 +34,8 @@ static bool is_taken(const struct sigaction *action)
            dladdr(handler, &library) != 0 && library.dli_fname && is_taker(library.dli_fname);
 }
 
-/* A constructor runs after the constructors of all libraries that its own library needs. */
+/* Runs as a constructor, after the constructors of all libraries that this program or library
+ * needs, so the signals are restored after PSM has changed them. */
 __attribute__((constructor)) void ofi_signals_give_back(void)
 {
     struct sigaction action;

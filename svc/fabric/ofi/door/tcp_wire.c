@@ -70,8 +70,8 @@ static bool tcp_settles(unsigned *due)
     return true;
 }
 
-/* Returns whether the peer may send this message now. If it is an acknowledgement, one must be due:
- * otherwise the provider would read from an empty list. */
+/* Returns whether the peer may send this message now. An acknowledgement is allowed only if one is
+ * due, because otherwise the provider would read from an empty list. */
 static bool tcp_may_message(struct tcp_wire *w, const struct tcp_header *h)
 {
     uint64_t body_bytes = h->bytes - h->header_bytes;

@@ -1,6 +1,6 @@
-/* Follows the bytes of libfabric's `tcp` provider on a connection's socket, in both directions,
- * so that no harmful byte reaches the provider's parser (README, O12). Pure: uses neither sockets
- * nor libfabric. */
+/* Follows the bytes of libfabric's `tcp` provider on a connection's socket, in both directions, so
+ * that no harmful byte reaches the provider's parser (README, O12). The functions use neither
+ * sockets nor libfabric. */
 #ifndef GRADPOOL_FABRIC_OFI_DOOR_TCP_WIRE_H
 #define GRADPOOL_FABRIC_OFI_DOOR_TCP_WIRE_H
 
@@ -10,12 +10,13 @@
 
 /* Bytes of the longest header: a transfer with a word and four address ranges. */
 #define TCP_HEADER_BYTES_MAX 120
-/* Maximum numbers of open operations that are followed. They are larger than the numbers that an
- * end may post (provider/types.h). */
+/* Maximum numbers of open operations that this file follows. These maximums are larger than the
+ * numbers of operations that an end may post (provider/types.h). */
 #define TCP_READS_MAX 256
 #define TCP_ANSWERS_MAX 1024
 
-/* State of one direction: first the header that is being collected, then the rest of its body. */
+/* State of one direction: first the header that is being collected, then the remaining bytes of its
+ * body. */
 struct tcp_stream {
     uint8_t header[TCP_HEADER_BYTES_MAX];
     uint32_t header_bytes;

@@ -1,5 +1,5 @@
-/* Writes and checks the hello of fabric_ofi. Pure. A peer's bytes, including the lengths in them,
- * are first copied and then checked. */
+/* Writes and checks the hello of fabric_ofi. A peer's bytes, including the lengths in them, are
+ * first copied and then checked. */
 #include "svc/fabric/ofi/message/hello.h"
 
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* Owns registrations of memory, but not the memory. Only a lent region has remote rights, under a
- * key that cannot be guessed (O3). A lane's slots have none (W1). */
+ * key that cannot be guessed (O3). A lane's slots have no remote rights (W1). */
 #include "svc/fabric/ofi/provider/memory.h"
 
 #include "svc/fabric/ofi/provider/names.h"

@@ -1,6 +1,6 @@
 /* Converts the user's names (addresses, providers, interfaces) to libfabric's structs. Finds
- * sockets and errno values that libfabric does not expose. Has no state. Never uses another
- * provider than the named one. */
+ * sockets and errno values that libfabric does not expose. Has no state. Uses only the provider
+ * that the user has named. */
 #include "svc/fabric/ofi/provider/names.h"
 
 #include "svc/base/log.h"

@@ -1,6 +1,6 @@
-/* Queue of a connection of fabric_ofi: its buffers and slots, its node in the list of
- * connections that polls read, and its end. Other files of the connection use this file, not vice
- * versa. */
+/* Queue of a connection of fabric_ofi: its buffers and slots, its node in the list of connections
+ * that polls read, and its end. Other files of the connection call this file, and this file calls
+ * none of them. */
 #ifndef GRADPOOL_FABRIC_OFI_PROVIDER_QUEUE_H
 #define GRADPOOL_FABRIC_OFI_PROVIDER_QUEUE_H
 
@@ -11,8 +11,8 @@
 /* Adds an event of this connection to the batch, which must have room. */
 struct fabric_event *ofi_queue_emit(struct ofi_batch *batch, struct ofi_conn *c,
                                     enum fabric_event_kind kind);
-/* Polls read the queue from now on, until it is armed again. Called when an operation was posted,
- * or the queue's descriptor is readable (O5). */
+/* Makes polls read the queue until it is armed again. Called when an operation was posted, or the
+ * queue's descriptor is readable (O5). */
 void ofi_queue_disarm(struct ofi_conn *c);
 /* Returns the queue's descriptor, or -1. */
 int ofi_queue_fd(const struct ofi_conn *c);

@@ -14,7 +14,7 @@ struct ofi_turns {
     unsigned polls_without_look;
     uint64_t polled_ns; /* time at which the current poll has read its last connection */
     uint64_t looked_ns; /* time of the last search for active connections */
-    bool moves_apart;   /* reading a queue moves the bytes of this connection only */
+    bool moves_apart;   /* reading a connection's queue moves only the bytes of this connection */
 };
 
 /* Place of a connection in the turns of its fabric. */

@@ -18,8 +18,8 @@
 #include <stdint.h>
 
 #define OFI_RECEIVES 2
-/* The sum of these numbers is the length of the send queue that names.c requests from a
- * provider. */
+/* Maximum numbers of posted operations. Their sum is the length of the send queue that names.c
+ * requests from a provider. */
 #define OFI_SENDS_MAX 64
 #define OFI_TRANSFERS_MAX 192
 #define OFI_PACKS 8
@@ -135,8 +135,8 @@ struct ofi_conn {
     size_t receive_bytes;
     struct ofi_op receives[OFI_RECEIVES], sends[OFI_SENDS_MAX], transfers[OFI_TRANSFERS_MAX];
     struct ofi_op *free_transfers;
-    /* The sends from tail to head may be in progress. sends_asked of them have requested a
-     * completion. */
+    /* The sends from sends_tail to sends_head may be in progress, and sends_asked of these sends
+     * have requested a completion. */
     unsigned sends_head, sends_tail, sends_asked;
     unsigned transfers_posted, receives_posted, packs_posted;
 
@@ -146,7 +146,7 @@ struct ofi_conn {
     /* packed writes that have ended and are not reported yet */
     struct ofi_op *written, **written_end;
     struct ofi_unpacking unpacking;
-    /* Completions from the queue. The first entries_told of them were reported. */
+    /* Completions from the queue, of which the first entries_told entries were reported. */
     struct fi_cq_data_entry entries[OFI_COMPLETIONS_A_READ];
     size_t entries_count, entries_told;
 
@@ -156,7 +156,7 @@ struct ofi_conn {
     char peer[64];
 };
 
-/* Events of one poll. It must have room when an event is added. */
+/* Events of one poll. The batch must have room when an event is added. */
 struct ofi_batch {
     struct fabric_event *events;
     int events_max;

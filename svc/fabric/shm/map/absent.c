@@ -1,4 +1,4 @@
-/* Finds missing pages of shared memory, and prevents that they are allocated by an access. Owns the
+/* Finds missing pages of shared memory, and prevents an access from allocating them. Owns the
  * userfaultfd of the process. No thread reads the userfaultfd: accessing a missing page raises
  * SIGBUS, which sigbus.c handles. Makes no call on a peer's descriptor that the peer could block:
  * lseek() would wait for the peer's locks. S8 and S14 of svc/fabric/shm/README.md. */

@@ -1,13 +1,13 @@
-/* Missing pages in a mapping of shared memory. When a process accesses such a page first, the
- * kernel allocates it and charges that process's memory cgroup. A lane must not be charged for
- * memory that a worker lends. */
+/* Missing pages in a mapping of shared memory. The first process that accesses such a page makes
+ * the kernel allocate the page, and the kernel charges the memory cgroup of this process. A lane
+ * must not be charged for memory that a worker lends. */
 #ifndef GRADPOOL_FABRIC_SHM_MAP_ABSENT_H
 #define GRADPOOL_FABRIC_SHM_MAP_ABSENT_H
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From now on, accessing a missing page of the range raises SIGBUS and allocates nothing. Returns
+/* Makes each later access to a missing page of the range raise SIGBUS and allocate nothing. Returns
  * false if this host does not support this (a seccomp profile without userfaultfd, or a kernel
  * before 5.14); the caller then has to use shm_absent_look(). Any thread may call this function. */
 bool shm_absent_fail(void *base, uint64_t bytes);

@@ -20,10 +20,12 @@ struct shm_warmth;
 struct shm_lent {
     struct list link; /* node in the mapper's queue while pages are to be mapped */
     uint32_t id;      /* number that the worker has chosen */
-    int fd;           /* -1 once mapped, if accesses to missing pages fail */
-    void *base;       /* NULL: not mapped yet */
+    /* descriptor of the memory; -1: the region is mapped, and accesses to missing pages fail */
+    int fd;
+    void *base; /* NULL: not mapped yet */
     uint64_t bytes;
-    bool fails;      /* an access to a missing page fails and allocates nothing */
+    /* an access to a missing page of this region raises SIGBUS and allocates nothing */
+    bool fails;
     uint64_t *known; /* bit i: page i is mapped */
     /* all pages before this offset are mapped; a multiple of the page size, or the end */
     uint64_t known_end;
@@ -35,7 +37,8 @@ struct shm_lent {
     int result;
     uint64_t due_ns;   /* time before which the region is not mapped */
     uint64_t spent_ns; /* mapper's time since shm_mapper_give() */
-    /* the region waits to be mapped, to be unmapped; both are protected by the mapper's lock */
+    /* the region waits to be mapped; the region waits to be unmapped; the mapper's lock protects
+     * both flags */
     bool is_given, is_over;
     struct shm_warmth *warmth; /* see warmth.h */
     struct shm_toll *toll;     /* account for the time of unmapping; NULL: none */

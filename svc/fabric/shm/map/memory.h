@@ -11,7 +11,7 @@
  * (S14). Returns 0, -ENOMEM, -EMFILE or -ENFILE. */
 int shm_memory_create(const char *name, uint64_t bytes, int *ret_fd, void **ret_base);
 
-/* From now on the memory can only be mapped read-only. Existing mappings keep their rights. */
+/* Seals the memory, so that later mappings are read-only. Existing mappings keep their rights. */
 int shm_memory_seal_writes(int fd);
 
 /* Maps a peer's memfd read-only and shared. The descriptor must be memory, sealed against shrinking

@@ -1,5 +1,5 @@
 /* The process's handler of SIGBUS, and its table of mappings. The handler locks nothing and calls
- * only mmap(). Each slot that it reads is either empty or complete. */
+ * only mmap(). Each slot that the handler reads is either empty or complete. */
 #include "svc/fabric/shm/map/sigbus.h"
 
 #include <errno.h>
@@ -66,8 +66,8 @@ static bool sigbus_replace_page(uintptr_t address)
     return r != -1;
 }
 
-/* Passes a fault elsewhere to the former handler. If the former handler is the default action, the
- * faulting instruction is executed again and ends the process. */
+/* Passes a fault outside the protected mappings to the former handler. If the former handler is the
+ * default action, the faulting instruction is executed again and ends the process. */
 static void sigbus_pass_on(int signal_number, siginfo_t *info, void *context)
 {
     if (before.sa_flags & SA_SIGINFO)

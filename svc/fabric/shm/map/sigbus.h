@@ -8,9 +8,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* From now on, a missing page of the mapping is replaced by a page of zeros, and `poisoned` is set.
- * Any thread may call this function. Installs the process's handler of SIGBUS; faults elsewhere are
- * passed to the former handler. Returns 0 or -ENOMEM. */
+/* Protects a mapping. When a missing page of the mapping is accessed, the page is replaced by a
+ * page of zeros, and `poisoned` is set. Any thread may call this function. Installs the process's
+ * handler of SIGBUS; faults outside protected mappings are passed to the former handler. Returns 0
+ * or -ENOMEM. */
 int shm_sigbus_guard(void *base, uint64_t bytes, _Atomic bool *poisoned);
 /* Called before the mapping is removed. Does nothing for an unprotected mapping. */
 void shm_sigbus_release(void *base);

@@ -13,12 +13,13 @@
 struct fabric_group;
 
 struct shm_toll {
-    /* node in shm_fabric.tolls while connections use the toll; only the lane's thread uses it */
+    /* node in shm_fabric.tolls while connections use the toll; only the lane's thread uses this
+     * field */
     struct list link;
     /* group of a job; the lane does not use it after the last connection */
     struct fabric_group *group;
     unsigned conns;
-    atomic_uint users; /* connections, and mapped memory */
+    atomic_uint users; /* number of connections and of mapped regions that use the toll */
     _Atomic uint64_t spent_ns;
 };
 

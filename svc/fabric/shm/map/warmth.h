@@ -21,7 +21,8 @@ struct shm_warmth {
     uint64_t cold, cold_end;   /* mapped pages that are still to be accessed */
     uint64_t used_ns;          /* CPU time used since the last pages were mapped */
     _Atomic uint64_t spent_ns; /* CPU time that was not charged to a job yet */
-    atomic_bool may;           /* the job and its tenant have time left for more accesses */
+    /* the job and its tenant have not used up their share of the mapper's time */
+    atomic_bool may;
     atomic_bool is_warm; /* all mapped pages were accessed, or this host needs no such access */
 };
 

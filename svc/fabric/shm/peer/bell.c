@@ -32,9 +32,9 @@ bool shm_bell_is_asleep(const struct shm_bell *b)
 
 void shm_bell_wake(struct shm_bell *b)
 {
-    /* Only the thread that clears the flag rings the bell. Other threads need not ring: a thread
-     * that wakes up reads all its rings, executes a fence, and reads the rings again before its
-     * next sleep. */
+    /* Only the thread that clears the flag rings the bell. Other threads need not ring the bell,
+     * because a thread that wakes up reads all its record rings, executes a fence, and reads these
+     * rings again before its next sleep. */
     if (shm_bell_is_asleep(b) &&
         atomic_exchange_explicit(&b->sleeping, 0, memory_order_relaxed) != 0)
         shm_bell_ring(b);

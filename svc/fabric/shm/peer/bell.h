@@ -25,7 +25,7 @@ bool shm_bell_is_asleep(const struct shm_bell *b);
 /* Wakes all threads that sleep on the word. If several threads call this for one sleeper, only one
  * makes the system call. */
 void shm_bell_wake(struct shm_bell *b);
-/* Rings even if no thread sleeps. */
+/* Rings the bell even if no thread sleeps. */
 void shm_bell_ring(struct shm_bell *b);
 
 #endif

@@ -1,6 +1,7 @@
 /* Ring of records of fixed size in memory that two processes share. One process produces records,
- * the other consumes them. Each checks all values from the other (svc/fabric/shm/README.md, S1 and
- * S2). The ring makes no system calls and never blocks; bell.h wakes the other side. */
+ * the other consumes them. Each process checks all values from the other process
+ * (svc/fabric/shm/README.md, S1 and S2). The ring makes no system calls and never blocks; bell.h
+ * wakes the other side. */
 #ifndef GRADPOOL_FABRIC_SHM_PEER_RING_H
 #define GRADPOOL_FABRIC_SHM_PEER_RING_H
 
@@ -64,8 +65,9 @@ int shm_reserve(struct shm_producer *p);
  * shm_reserve(). */
 int shm_push(struct shm_producer *p, enum shm_record_kind kind, uint32_t word, const void *body,
              size_t bytes);
-/* Writes whether the ring has space for a record. If it has, the flag is cleared, and the consumer
- * no longer wakes the producer. Returns 0, or -EBADMSG as shm_reserve(). */
+/* Writes whether the ring has space for a record. If the ring has space, the flag `starved` is
+ * cleared, and the consumer no longer wakes the producer. Returns 0, or -EBADMSG as
+ * shm_reserve(). */
 int shm_producer_room(struct shm_producer *p, bool *ret_room);
 
 /* Copies the next record: the header and the number of bytes in it. shm_consumer_publish() later

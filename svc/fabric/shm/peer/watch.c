@@ -1,5 +1,5 @@
-/* Helper thread of a worker's fabric. Never accesses a connection: it reports an event of a socket,
- * and the fabric's thread checks the connections. */
+/* Helper thread of a worker's fabric. The thread never accesses a connection. It reports an event
+ * of a socket, and the fabric's thread then checks the connections. */
 #include "svc/fabric/shm/peer/watch.h"
 #include "svc/base/system/thread.h"
 

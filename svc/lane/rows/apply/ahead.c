@@ -1,7 +1,7 @@
-/* Owns the runs of a job: consecutive entries of a push whose keys follow without a gap are one
- * read of keys and one of rows. A share with more than ROW_SUMS_BYTES is not read ahead, because
- * its own reads are long. All bytes come from peers and are checked by their reader. RULES.md:
- * A103. */
+/* Owns the runs of a job. A run consists of consecutive entries of a push whose keys follow without
+ * a gap; the lane reads its keys with one read, and its rows with another read. A share with more
+ * than ROW_SUMS_BYTES is not read ahead, because its own reads are long. All bytes come from peers
+ * and are checked by their reader. RULES.md: A103. */
 #include "svc/lane/rows/apply/ahead.h"
 
 #include "svc/lane/rows/apply/parts.h"
@@ -26,7 +26,7 @@ static char *run_rows(const struct row_run *run)
 /* ---- choice of the shards ---- */
 
 /* Adds the keys of an entry to the last run of the push, or begins another run. Returns false if
- * the entry is too long, or if there is no other run. */
+ * the entry is too long, or if no run is free. */
 static bool ahead_add(struct row_ahead *ahead, const struct lane_table *table,
                       const struct row_request *push, const struct row_span *span)
 {
@@ -93,8 +93,8 @@ static bool ahead_try(struct row_ahead *ahead, const struct lane_table *table, u
     return ahead_place(ahead, table);
 }
 
-/* Chooses the shards: all that are left, or half of them, and so on. If the next shard alone does
- * not fit, the shard has no run. */
+/* Chooses the shards. Tries all remaining shards first, then half of them, and so on. If the next
+ * shard alone does not fit, this shard gets no run. */
 static void ahead_choose(struct row_ahead *ahead, const struct lane_table *table)
 {
     uint32_t end = table->terms->shards;

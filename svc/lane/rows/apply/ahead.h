@@ -7,20 +7,21 @@
 #include "svc/lane/rows/types.h"
 
 /* Posts reads for the pushes that are due in the next shard of the table, and in the shards behind
- * it, unless they are posted already. Entries of their directories in the next shard are copied.
- * -EAGAIN: reads of a dropped share are in transit; other errors follow an eviction. */
+ * it, unless these reads are posted already. The directory entries of these pushes for the next
+ * shard must be copied already. -EAGAIN: reads of a dropped share are not complete. After other
+ * errors a worker was evicted. */
 int ahead_read(struct row_network *network, const struct lane_table *table);
 /* Finds the keys and rows of an entry. Parts are searched in the order of the pushes; `at` is 0 for
- * the first part of a shard. `ret_keys`: NULL if the entry was not read ahead. -EAGAIN: the bytes
- * are on their way. */
+ * the first part of a shard. `ret_keys`: NULL if the entry was not read ahead. -EAGAIN: the read of
+ * the bytes is not complete. */
 int ahead_find(const struct row_network *network, const struct lane_table *table,
                const struct row_request *push, const struct row_span *span, uint32_t *at,
                const uint64_t **ret_keys, const char **ret_rows);
-/* Ends the reads for a clock or push of the table that is over, because its requests are used
- * again. */
+/* Ends the reads for a clock or push of the table that has ended, because its request structs are
+ * used again. */
 void ahead_end(const struct lane_table *table);
-/* Ends the reads if one of them is of the rank. The bytes of entries that were found stay valid
- * until ahead_read() begins other reads. */
+/* Ends all reads if one of them reads memory of the rank. The bytes of entries that were found stay
+ * valid until ahead_read() begins other reads. */
 void ahead_forget(struct lane_tables *tables, uint32_t rank);
 
 #endif

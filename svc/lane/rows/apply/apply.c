@@ -23,8 +23,8 @@
 
 /* ---- choice of the clock and the shard ---- */
 
-/* Returns whether a pull of this or an earlier clock is open. Such a pull goes first, because pulls
- * read the rows as they were before the pushes of their clock. */
+/* Returns whether a pull of this or an earlier clock is open. Such a pull is answered first,
+ * because a pull reads the rows before the pushes of its clock are applied. */
 static bool has_earlier_pulls(const struct lane_table *table)
 {
     list_for_each_entry (struct row_request, pull, &table->queues->pulls, link)
@@ -45,8 +45,8 @@ static bool has_unchecked(const struct lane_table *table)
     return false;
 }
 
-/* Without BSP, a push waits only for the first settings, because they may be on their way from
- * another rank. That rank sends them before the end of its first clock. */
+/* Without BSP, a push waits only for the first settings. Another rank sends these settings before
+ * the end of its first clock, so they may arrive later than the push. */
 static bool may_apply_alone(const struct lane_table *table)
 {
     const struct row_request *push = parts_first_push(table);
@@ -65,7 +65,7 @@ static bool may_apply(const struct lane_table *table)
            !has_unchecked(table);
 }
 
-/* Ends a clock that all shards of this lane have applied: its pushes get their answers. */
+/* Ends a clock that is applied to all shards of this lane. Its pushes are answered. */
 static void apply_end_clock(struct lane_table *table)
 {
     ahead_end(table);
@@ -76,7 +76,7 @@ static void apply_end_clock(struct lane_table *table)
     table->shard = 0;
 }
 
-/* Ends the oldest push, which all its shards of this lane have applied. */
+/* Ends the oldest push, which is applied to all its shards on this lane. */
 static void apply_end_push(struct lane_table *table)
 {
     ahead_end(table);
@@ -231,7 +231,7 @@ static int apply_find_step(struct row_apply *apply)
 }
 
 /* Begins the next shard of the table. Returns false if the clock must wait for ranks or pulls, or
- * if entries of a directory are on their way. */
+ * if entries of a directory have not arrived yet. */
 static bool apply_begin(struct row_apply *apply, struct lane_table *table)
 {
     if (!may_apply(table))

@@ -31,7 +31,8 @@ static int part_copy(const struct row_apply *apply, struct apply_part *part)
     return 0;
 }
 
-/* -EAGAIN also for a read that has failed: the end of the connection follows. */
+/* Returns -EAGAIN also for a read that has failed, because the CLOSED event of the connection
+ * follows. */
 static int part_fetch(const struct row_apply *apply, struct apply_part *part)
 {
     const struct record_rows *r = part->request->record;
@@ -46,7 +47,8 @@ static int part_fetch(const struct row_apply *apply, struct apply_part *part)
     return 0;
 }
 
-/* Fills the window of the part with its next keys, unless it has keys that the stripe lacks. */
+/* Fills the window of the part with the next keys, unless the window still has keys that are not in
+ * the stripe. */
 static int part_fill(const struct row_apply *apply, struct apply_part *part)
 {
     if (part->shown > 0)
@@ -62,7 +64,7 @@ static int part_fill(const struct row_apply *apply, struct apply_part *part)
 
 /* ---- the parts ---- */
 
-/* Adds the part of the push in the shard. -ENOENT: none. */
+/* Adds the part of the push in the shard. -ENOENT: the push has no keys in the shard. */
 static int part_find(struct row_apply *apply, struct lane_table *table, struct row_request *push)
 {
     struct row_span span;
@@ -72,8 +74,8 @@ static int part_find(struct row_apply *apply, struct lane_table *table, struct r
     return error;
 }
 
-/* Finds the keys and rows that were read ahead. -EAGAIN: some are on their way; other errors follow
- * an eviction. */
+/* Finds the keys and rows that were read ahead. -EAGAIN: some keys or rows have not arrived yet.
+ * After other errors the worker was evicted. */
 static int parts_find_ahead(struct row_apply *apply, const struct lane_table *table)
 {
     struct row_network *network = table->job->tables->network;
@@ -136,7 +138,7 @@ static int part_add(struct row_apply *apply, struct apply_part *part)
     return stripe_add(apply->stripe, apply_shard(apply)->store, &added, NULL);
 }
 
-/* Fills the windows that the stripe has used up; all of them if it is not open. */
+/* Fills the windows that the stripe has used up, or all windows if the stripe is not open. */
 static int parts_fill(struct row_apply *apply)
 {
     const struct stripe *stripe = apply->stripe;

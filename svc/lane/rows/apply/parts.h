@@ -1,4 +1,5 @@
-/* The parts of the shard that is applied now: shares of pushes, with windows of copied keys. */
+/* The parts of the shard that the lane updates now. A part is the share of a push in this shard,
+ * with a window of copied keys. */
 #ifndef GRADPOOL_LANE_ROWS_APPLY_PARTS_H
 #define GRADPOOL_LANE_ROWS_APPLY_PARTS_H
 
@@ -11,7 +12,8 @@ static inline struct row_request *parts_first_push(const struct lane_table *tabl
     return node ? list_entry(node, struct row_request, link) : NULL;
 }
 
-/* Returns whether the push is applied now: with BSP each push of the clock, else the oldest one. */
+/* Returns whether the push is applied now. With BSP each push of the clock is applied now,
+ * otherwise only the oldest push. */
 static inline bool parts_is_due(const struct lane_table *table, const struct row_request *push)
 {
     return table_is_bsp(table) ? push->record->clock == table->clock
@@ -19,11 +21,11 @@ static inline bool parts_is_due(const struct lane_table *table, const struct row
 }
 
 /* Sets the parts of a shard, in the order of (rank, sequence): the stripe requires this order.
- * -EAGAIN: entries of a directory, or keys and rows that are read
- * ahead, are on their way. Other errors follow an eviction. */
+ * -EAGAIN: entries of a directory, or keys and rows that are read ahead, have not arrived yet.
+ * After other errors a worker was evicted. */
 int parts_collect(struct row_apply *apply, struct lane_table *table);
-/* Copies the first keys of all parts, and adds the parts to the cleared stripe. -EAGAIN: keys are
- * on their way. Other errors follow an eviction. */
+/* Copies the first keys of all parts, and adds the parts to the cleared stripe. -EAGAIN: keys have
+ * not arrived yet. After other errors a worker was evicted. */
 int parts_open(struct row_apply *apply);
 /* Copies further keys of the parts whose windows the stripe has used up. Errors: as
  * parts_open(). */

@@ -1,4 +1,5 @@
-/* Sums gradients. The bytes are those of a peer, and may change until they are summed. */
+/* Sums gradients. The bytes are in the memory of a worker, which may change them until they are
+ * summed. */
 #include "svc/lane/rows/apply/sums.h"
 
 #include "svc/lane/rows/apply/parts.h"
@@ -16,7 +17,7 @@ static struct row_network *sums_network(const struct row_apply *apply)
 }
 
 /* Returns the position of a source in the span of its part. The stripe advances its key pointer
- * within the window, so the keys that it has passed count, too. */
+ * within the window, so the keys before this pointer are added. */
 static uint32_t source_position(const struct row_apply *apply, struct stripe_source source)
 {
     const struct apply_part *part = &apply->parts[source.part];
@@ -140,7 +141,8 @@ static int batch_post(struct row_apply *apply)
         struct row_slot *slot = &n->slots[n->posted % ROW_SLOTS];
         if (!part->fetch || part->batch_count == 0)
             continue;
-        if (slot->fetch.state != FETCH_IDLE) /* a batch that was dropped still reads into it */
+        /* a read of a dropped batch still writes to this slot */
+        if (slot->fetch.state != FETCH_IDLE)
             return -EAGAIN;
         int error =
             network_read(&slot->fetch, part->request->worker, r->rows_region,
@@ -175,7 +177,7 @@ static void batch_add(struct row_apply *apply, uint32_t index, const char *rows)
     }
 }
 
-/* Adds the rows of the next part. -EAGAIN: they are on their way. */
+/* Adds the rows of the next part. -EAGAIN: these rows have not arrived yet. */
 static int batch_add_next(struct row_apply *apply)
 {
     struct row_network *n = sums_network(apply);
@@ -247,8 +249,8 @@ static void push_count_skipped(struct row_request *push, uint32_t rows, uint64_t
     push->detail += rows;
 }
 
-/* Counts the row for the pushes whose gradients are not finite, or for all. Returns their
- * number. */
+/* Counts the row for the pushes whose gradients are not finite, or with `all` for every push that
+ * has the key. Returns the number of these pushes. */
 static uint32_t sums_count_mapped(struct row_apply *apply, uint32_t key, bool all)
 {
     const struct stripe *s = apply->stripe;
@@ -264,7 +266,8 @@ static uint32_t sums_count_mapped(struct row_apply *apply, uint32_t key, bool al
     return found;
 }
 
-/* The gradients of a fetched batch are gone; batch_add() has counted those that are not finite. */
+/* The gradients of a fetched batch are no longer in memory; batch_add() has counted the gradients
+ * that are not finite. */
 static void sums_count_fetched(struct row_apply *apply, uint32_t key)
 {
     const struct stripe *s = apply->stripe;

@@ -1,5 +1,6 @@
-/* Holds tables, and copies their rows. Rows that are stored come from an operator's file, through
- * the coordinator, so each key is compared with the shards of the lane. RULES.md: A104. */
+/* Stops the updates of tables, and copies their rows. The rows of an import come from an operator's
+ * file, through the coordinator, so each key is compared with the shards of the lane. RULES.md:
+ * A104. */
 #include "svc/lane/rows/bulk/bulk.h"
 
 #include "svc/lane/job/failure.h"
@@ -24,7 +25,7 @@ static struct lane_table *bulk_table(struct lane *lane, uint32_t job_id, uint32_
 
 /* ---- the hold ---- */
 
-/* Returns whether a clock or push is applied to a part of the shards. */
+/* Returns whether a clock or push is applied to some shards of this lane, but not to all. */
 static bool bulk_is_midst(const struct lane_table *table)
 {
     return table->shard > 0 || table->job->tables->apply->table == table;
@@ -90,8 +91,9 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
     return 0;
 }
 
-/* A table with a part of its rows, or of its number of updates, would train with wrong values.
- * `is_end`: the end of an import, perhaps of one whose hold the lane has ended. */
+/* Fails the job if an import was not completed, because a table with only some of its rows or
+ * updates would train with wrong values. `is_end`: the caller ends an import, whose hold the lane
+ * may have ended before. */
 static void bulk_fail_part(const struct lane_table *table, bool is_end)
 {
     if (table->hold->has_loaded || is_end)
@@ -146,7 +148,7 @@ static void bulk_copy_out(const struct lane_table *table, const struct table_sha
     memcpy(ret_row + sizeof key + values, shard_moments(store, row), bulk_moments_bytes(table));
 }
 
-/* Copies rows from part->next on, as far as they fit. */
+/* Copies as many rows as fit, beginning with key part->next. */
 static void bulk_walk(const struct lane_table *table, const struct table_shard *store,
                       char *ret_rows, size_t most, struct bulk_part *part)
 {
@@ -181,7 +183,7 @@ int bulk_read(struct lane *lane, uint32_t job, uint32_t id, uint32_t shard, uint
     return 0;
 }
 
-/* Stores one row. `store` is that of the last row. */
+/* Stores one row of an import in its shard. */
 static int bulk_put(const struct lane_table *table, const char *row)
 {
     uint64_t key, mixed;

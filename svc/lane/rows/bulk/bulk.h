@@ -9,15 +9,16 @@
 #define BULK_ROWS_MAX 8192u /* rows of one call, so that a call takes about as long as a turn */
 
 struct bulk_standing {
-    bool is_held;     /* the hold has begun: no push is applied any more */
-    uint64_t clock;   /* BSP: all earlier clocks are applied; otherwise the minimum */
+    bool is_held; /* the hold has begun: no push is applied any more */
+    /* BSP: all earlier clocks are applied; otherwise the smallest clock of the members */
+    uint64_t clock;
     uint64_t steps;   /* number of updates of the table, for rules that count them */
-    uint64_t rows;    /* on this lane */
-    size_t row_bytes; /* of a row in bulk_read() and bulk_write() */
+    uint64_t rows;    /* number of rows on this lane */
+    size_t row_bytes; /* bytes of a row in bulk_read() and bulk_write() */
 };
-/* Holds the table. With BSP, the lane still applies clocks before `clock`, and always completes the
- * clock or push that it has begun; a later call shows whether the hold has begun. `loads`: pulls
- * wait, too, except those that have begun. -ENOENT: the lane has no such table. */
+/* Stops the updates of the table. With BSP, the lane still applies clocks before `clock`. The lane
+ * also completes the clock or push that has begun; a later call returns whether the hold has begun.
+ * `loads`: pulls wait, too, except pulls that have begun. -ENOENT: the lane has no such table. */
 int bulk_hold(struct lane *lane, uint32_t job, uint32_t table, uint64_t clock, bool loads,
               struct bulk_standing *ret_standing);
 
@@ -26,9 +27,9 @@ struct bulk_part {
     uint64_t next; /* first mixed key of the next part */
     bool is_end;   /* the shard has no further rows */
 };
-/* Copies rows of a shard, in the order of mixed keys, from `from` on: the key, the values and the
- * moments of each. `most` bytes have room for one row at least. -ENOENT: no such table or shard;
- * -EBUSY: the hold has not begun. */
+/* Copies rows of a shard, in the order of mixed keys, from `from` on. The copy of a row consists of
+ * the key, the values and the moments. `most` bytes have room for one row at least. -ENOENT: no
+ * such table or shard; -EBUSY: the hold has not begun. */
 int bulk_read(struct lane *lane, uint32_t job, uint32_t table, uint32_t shard, uint64_t from,
               char *ret_rows, size_t most, struct bulk_part *ret_part);
 /* Stores rows, which replace those with the same key. All keys belong to shards of the lane. After
@@ -36,22 +37,22 @@ int bulk_read(struct lane *lane, uint32_t job, uint32_t table, uint32_t shard, u
  * -EBADMSG: not whole rows, or more than BULK_ROWS_MAX; -ERANGE: a key of another lane, or beyond
  * the bound of the table; -EDQUOT, -ENOSPC, -ENOMEM: as table_shard_add(). */
 int bulk_write(struct lane *lane, uint32_t job, uint32_t table, const void *rows, size_t bytes);
-/* Number of updates of imported rows before a clock, both the same on all lanes: without BSP the
- * clocks of lanes differ. */
+/* Number of updates that imported rows have had before a clock. Number and clock are the same on
+ * all lanes, because without BSP the clocks of the lanes differ. */
 struct bulk_updates {
     uint64_t count; /* at most BULK_STEPS_MAX */
     uint64_t clock;
 };
-/* Ends the hold. `updates` NULL: an export, or an import that has ended early; if the lane has rows
- * of the latter, the job fails. -ENOENT: the lane has no such table. -EBUSY: `updates`, but no hold
- * of an import; the job fails. */
+/* Ends the hold. `updates` NULL: the hold was for an export, or for an import that has ended early.
+ * If the lane has stored rows of such an import, the job fails. -ENOENT: the lane has no such
+ * table. -EBUSY: `updates` is not NULL, but the table has no hold for an import; the job fails. */
 int bulk_continue(struct lane *lane, uint32_t job, uint32_t table,
                   const struct bulk_updates *updates);
 /* Ends the holds of all tables, with NULL for `updates`. */
 void bulk_continue_all(struct lane *lane);
 
-/* Returns whether the hold keeps the lane from the next clock or push of the table, none of which
- * is in progress. */
+/* Returns whether the hold prevents the lane from beginning the next clock or push of the table. No
+ * clock or push is in progress. */
 static inline bool bulk_stops(const struct lane_table *table)
 {
     bool is_due =

@@ -1,10 +1,10 @@
-/* Owns struct table_counts. Counts what pulls and pushes do, and decides nothing. */
+/* Owns struct table_counts. Counts the work of pulls and pushes, and makes no decision. */
 #include "svc/lane/rows/counts/table_counts.h"
 
 #include "svc/lane/rows/table.h"
 
-/* The memory of a table is counted by an allowance of its own, which allocates from the allowance
- * of all tables. */
+/* Each table has its own allowance, which counts the memory of the table and allocates from the
+ * allowance of all tables. */
 static int table_counts_alloc(void *parent, size_t bytes, void **ret_memory)
 {
     return allowance_alloc(parent, bytes, ret_memory);

@@ -5,12 +5,14 @@
 
 #include "svc/lane/rows/types.h"
 
-/* Lane code adds to the numbers of keys and births; they never decrease. */
+/* Other files of the lane increase births, pulled_keys and pushed_keys; these numbers never
+ * decrease. */
 struct table_counts {
-    struct allowance memory; /* of the shards; a part of the allowance of all tables of the job */
-    uint64_t births;         /* rows that pushes have created */
-    uint64_t pulled_keys;    /* rows that pulls have returned */
-    uint64_t pushed_keys;    /* gradients of rows that were applied or skipped */
+    /* memory of the shards; part of the allowance of all tables of the job */
+    struct allowance memory;
+    uint64_t births;      /* rows that pushes have created */
+    uint64_t pulled_keys; /* rows that pulls have returned */
+    uint64_t pushed_keys; /* gradients of rows that were applied or skipped */
 };
 
 /* Initializes zeroed counts. `parent` must stay valid until the memory of all shards is freed. */
@@ -19,12 +21,14 @@ void table_counts_init(struct table_counts *counts, struct allowance *parent);
 /* One row of table_counts_measure(). Each field has 64 bits, so that a row has no padding. */
 struct table_counts_row {
     uint64_t job, table;
-    uint64_t rows, bytes; /* rows now; memory of rows and index */
+    uint64_t rows, bytes; /* number of rows; bytes of rows and index */
     uint64_t births, pulled_keys, pushed_keys;
-    uint64_t minimum_clock; /* smallest clock of the members; without members, the last one */
-    uint64_t largest_clock; /* largest clock of the members; without members, the same */
-    uint64_t behind_rank;   /* lowest rank among the members at the minimum */
-    uint64_t shards;        /* shards of the table on the lane */
+    /* smallest clock of the members; without members, the last such clock */
+    uint64_t minimum_clock;
+    /* largest clock of the members; without members, equal to minimum_clock */
+    uint64_t largest_clock;
+    uint64_t behind_rank; /* lowest rank among the members at the minimum */
+    uint64_t shards;      /* shards of the table on the lane */
 };
 
 /* Writes a row for each table, job by job in the order of lane_measure(), at most `rows_max`.

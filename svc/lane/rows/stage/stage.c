@@ -1,6 +1,6 @@
-/* Changes the members of tables between two stages. All requests of the former stage have ended,
- * and all its clocks are applied: so no row changes, and the members of the next stage begin
- * together. RULES.md: A1, A102. */
+/* Changes the members of tables between two stages. All requests of the former stage must have
+ * ended, and all its clocks must be applied. Therefore no row changes, and the members of the next
+ * stage begin together. RULES.md: A1, A102. */
 #include "svc/lane/rows/stage/stage.h"
 
 #include "svc/lane/job/table.h"
@@ -40,7 +40,8 @@ static int stage_check(const struct lane_job *job, const struct lane_stage *stag
     return 0;
 }
 
-/* With BSP a shard counts clocks, otherwise pushes. All of them are applied. */
+/* Sets the progress of each shard for the new stage. With BSP a shard counts clocks, otherwise
+ * pushes; all clocks and pushes of the former stage are applied. */
 static void stage_begin_shards(struct lane_table *table, uint64_t clock)
 {
     table->clock = clock;

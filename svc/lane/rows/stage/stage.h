@@ -9,17 +9,18 @@ struct lane;
 
 struct lane_stage {
     uint64_t number;       /* from 1, larger than that of every earlier stage */
-    const uint64_t *ranks; /* RANKS_WORDS words; one rank at least */
+    const uint64_t *ranks; /* bitmap of RANKS_WORDS words, with at least one rank */
     uint64_t first_clock;  /* clock in which all members begin */
-    uint32_t consistency;  /* of tables that inherit, and its staleness */
+    /* consistency of the tables that use the stage's consistency; `staleness` belongs to it */
+    uint32_t consistency;
     uint32_t staleness;
 };
 
 /* Begins the stage in all tables of the job, or in none. Returns 0, also if the stage has begun
  * before or the job has no table here. -ENOENT: no such job; -ECONNABORTED: the job has failed;
- * -EAGAIN: a request of the former stage is open, or a member has not ended the clock before
- * `first_clock`; -EINVAL: no rank, an unknown consistency, or a clock that has ended; -ESTALE: a
- * later stage has begun. After an error nothing has changed. */
+ * -EAGAIN: a request of the former stage is not answered yet, or a member has not ended the clock
+ * before `first_clock`; -EINVAL: no rank, an unknown consistency, or a clock that has ended;
+ * -ESTALE: a later stage has begun. After an error nothing has changed. */
 int lane_begin_stage(struct lane *lane, uint32_t job, const struct lane_stage *stage);
 
 #endif

@@ -27,7 +27,7 @@ class ReduceOp(enum.Enum):
 
 
 def check_reduction(op, tensor):
-    """Raises Mismatch if the reduction is unknown, or has no meaning for the tensor."""
+    """Raises Mismatch if the reduction is unknown, or is not defined for the tensor's dtype."""
     if not isinstance(op, ReduceOp):
         raise mismatch(f'op is {op!r}, expected Average, Sum, Min, Max or Product')
     if op is ReduceOp.Adasum:
@@ -275,10 +275,10 @@ def _joined(parts):
 
 
 class _Boxes(_Whole):
-    """Gathers rows whose number is known to their own rank only. Rows are sent in boxes: messages
-    with room for the largest number of rows of any rank so far. The head of a box has the room that
-    its rank needs, and the number of rows of each tensor. If one rank needs more room, all ranks
-    repeat the operation with larger boxes.
+    """Gathers rows of all ranks. Only a rank itself knows the number of its rows. Rows are sent in
+    boxes: messages with room for the largest number of rows of any rank so far. The head of a box
+    has the room that its rank needs, and the number of rows of each tensor. If one rank needs more
+    room, all ranks repeat the operation with larger boxes.
 
       boxes   for each rank with its own box: the rows of each tensor
       models  the tensors, without rows

@@ -89,7 +89,7 @@ class _Alltoall(torch.autograd.Function):
 def allreduce(tensor, average=None, name=None, compression=Compression.none, op=None,
               prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set):
     """Returns the mean of all ranks' tensors, or the reduction `op`; also of sparse tensors. Ranks
-    match by `name`, calls without a name by their order.
+    match calls by `name`, and calls without a name by their order.
 
       average      True: Average, False: Sum; replaces the argument `op`
       compression  conversion of the values for sending

@@ -12,7 +12,8 @@ class Handle:
         self._operation, self._result = operation, result
 
     def __del__(self):
-        """Hands the operation to the completion thread when the script drops the handle."""
+        """Hands the operation to the completion thread, because the script has dropped the
+        handle."""
         if not self._operation.is_settled() and not sys.is_finalizing():
             self._operation.let_go()
 

@@ -90,9 +90,9 @@ class _Rounds:
                 operation.wait()
 
     def end(self, every):
-        """Starts the missing rounds, after all ranks have stopped with these counts. An
-        operation that was started for other ranks may only now be added to the known operations;
-        then the counts of this rank lack its rounds."""
+        """Starts the missing rounds, after all ranks have stopped with these counts. An operation
+        that was started for other ranks may be added to the known operations only during this call.
+        The counts of this rank do not include the rounds of such an operation."""
         until = {key: max(counts.get(key, 0) for counts in every) for key in set().union(*every)}
         self.go_on(until)
         while self._open:

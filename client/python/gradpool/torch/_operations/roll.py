@@ -28,7 +28,8 @@ class Roll:
         self._notices.end()
 
     def tell(self):
-        """Sends this rank's list if all ranks have sent a list since this rank's last one."""
+        """Sends this rank's list, if all ranks have sent a list since this rank sent its last
+        list."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
             if not self._notices.is_left():

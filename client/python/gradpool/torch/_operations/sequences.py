@@ -1,4 +1,5 @@
-"""Operations that ranks match by name. Different names may be in any order, and several at once.
+"""Operations that ranks match by name. Operations with different names may be called in any order,
+and several may be open at once.
 
 All operations with one name in one set of ranks are a Sequence. In the first operation, and in each
 operation that differs from the previous one, every rank sends a description, called words. All
@@ -7,10 +8,10 @@ other operations are only rounds of the tensors that were declared for the agree
     rank 0   x: float32[3]   words ---+--> agreed: tensors are declared   round  round ...
     rank 1   x: float32[3]   words ---+                                   round  round ...
 
-If the operation of one rank differs and the others continue, this rank also pushes marks to the
-tensors of the former agreement. A mark has a reduction that no round has. The service reports this
-disagreement to every rank. Then all ranks send words, and each raises the same Mismatch. The rounds
-themselves need no check."""
+If the operation of one rank differs from the former agreement and the other ranks continue, this
+rank also pushes marks to the tensors of the former agreement. A mark is a push with a reduction
+that no round uses, so the service reports a disagreement to every rank. Then all ranks send words,
+and each raises the same Mismatch. The rounds themselves need no check."""
 import collections
 import contextlib
 import errno
@@ -146,8 +147,8 @@ class Sequence:
 
     def fail(self, error):
         """Fails the Sequence, except after a disagreement: then all ranks have the same error, and
-        the next operation compares the ranks' arguments again. After any other error the rounds of
-        other ranks are unknown."""
+        the next operation compares the ranks' arguments again. After any other error this rank does
+        not know which rounds other ranks have begun."""
         if isinstance(error, Mismatch) and not self._is_broken:
             return
         if self.failure is None:

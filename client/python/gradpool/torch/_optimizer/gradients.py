@@ -28,7 +28,8 @@ class Member:
     key          value that shows whether the parameter was replaced or changed its kind
     gate         a weak reference to its Gate
     passes       number of backward() that have added to the gradient since the last step
-    gradient     the gradient while it is sent: without a reference torch makes another object
+    gradient     the gradient while it is sent: the reference is needed, because torch would
+                 otherwise create another object
     version      version of the gradient when it was complete, to detect later changes
     is_sparse    whether its gradients are sparse on some rank
     sparse_dims  sparse dimensions of a gradient that is sent as a dense one, else None

@@ -97,7 +97,7 @@ class _Distributed:
 
     def _synchronize_once(self):
         """Waits for gradients, except for those that synchronize() has already replaced: a second
-        Sum would be wrong."""
+        Sum would add the gradients of all ranks twice."""
         if self._is_synchronized and not self._reducer.is_busy():
             warnings.warn('step() after synchronize() does not wait for gradients: call it under '
                           'optimizer.skip_synchronize()', stacklevel=3)
@@ -190,8 +190,8 @@ def _named(optimizer, named_parameters):
 
 
 def _factors(op, predivide):
-    """Returns (op, (before, after)). Values are divided by the factor before the sum, and the sum
-    is divided by the rest."""
+    """Returns (op, (before, after)). Values are divided by gradient_predivide_factor before the
+    sum. The sum is then divided by the number of ranks divided by this factor."""
     if predivide == 1.0:
         return op, (1.0, 1.0)
     if op is not ReduceOp.Average:

@@ -1,11 +1,13 @@
 """Reduction of the gradients of an optimizer's parameters.
 
-    backward()     a hook counts each gradient; a Gate with all of its gradients sends them
+    backward()     a hook counts each gradient; a Gate sends its gradients when all of them are
+                   counted
     synchronize()  finds new and removed parameters of the optimizer, sends the remaining
                    gradients, waits for all, and copies the results
 
-Parameters that are added together form a layout. All ranks agree on the gradients of a layout at
-once. Their names have a common prefix, which is not used again after the layout is empty (Y91)."""
+Parameters that are added together form a layout. All ranks agree on all gradients of a layout in
+one exchange. Their names have a common prefix, which is not used again after the layout is empty
+(Y91)."""
 import types
 import warnings
 import weakref
@@ -47,7 +49,8 @@ class Gate:
             prepared.wait()
         self.how.prepared = []
         for unit in self.units:
-            if unit.handle is None:     # an earlier attempt has failed after it sent the others
+            # an earlier attempt has failed after it had sent the other units
+            if unit.handle is None:
                 unit.send()
         self.is_sent = True
 
@@ -159,7 +162,7 @@ class Reducer:
             owner.lose(members)
 
     def lose(self, members):
-        """Removes parameters that another optimizer has now."""
+        """Removes parameters that belong to another optimizer now."""
         if self.how.is_busy:
             raise mismatch(f"DistributedOptimizer() of '{members[0].name}', whose gradient is on "
                            'its way for another optimizer: call it after step()')

@@ -1,4 +1,5 @@
-"""Copies one rank's parameters and optimizer state to all ranks, for the same start."""
+"""Copies one rank's parameters and optimizer state to all ranks, so that all ranks start with the
+same values."""
 import collections.abc
 
 import torch
