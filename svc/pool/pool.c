@@ -465,7 +465,10 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
                                      .workers_max = o->workers_max,
                                      .is_new = adopted == 0};
     pool->ranks.is_ordered = true;
-    int error = site_create(o->calls, o->calls_context, &terms, &pool->site, err);
+    /* the next pool of the folder ends a job that waits: both need one number */
+    int error = folder_store(pool->folder, err);
+    if (error == 0)
+        error = site_create(o->calls, o->calls_context, &terms, &pool->site, err);
     if (error == 0 && adopted > 0)
         report_adopted(pool);
     return error < 0 ? error : site_begin(pool->site, err);

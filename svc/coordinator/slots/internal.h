@@ -173,6 +173,9 @@ void slots_carry_out(struct slots_site *site);
 /* Deletes the job, and sends POOL_OVER to its pool. */
 void slots_job_over(struct slots_job *job);
 
+/* Orders the pool to end a process whose start is not the rank's newest one. */
+void slots_send_end(const struct slots_job *job, uint32_t rank, uint64_t incarnation);
+
 /* --- reports.c --- */
 
 /* Marks the worker of the rank as started, because its process exists. */

@@ -90,6 +90,13 @@ static void slots_send_over(const struct slots_job *job)
                             .text = (char *)job->end_text, .code = job->end_code));
 }
 
+void slots_send_end(const struct slots_job *job, uint32_t rank, uint64_t incarnation)
+{
+    slots_send(job, MESSAGE_PART(PoolOrder, pool_order, .verb = GRADPOOL__WIRE__POOL_VERB__POOL_END,
+                                 .rank = rank, .incarnation = incarnation,
+                                 .text = "the service does not know this start of the rank"));
+}
+
 /* Sets the initial size of the job: the number of workers that have slots now. Later workers start
  * after the first worker has joined, because only then the job can be resized. */
 static void slots_set_first(struct slots_job *job, const struct job *of)

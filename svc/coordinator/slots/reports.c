@@ -128,14 +128,23 @@ static void slots_ended(struct slots_job *job, uint32_t rank, const WIRE(PoolRep
 
 /* --- messages --- */
 
+/* A report about another incarnation than the rank's has no effect. A process of such an
+ * incarnation has no slot: its pool had read the order before it joined again, and obeyed it
+ * afterwards. */
+static void slots_report_stale(struct slots_job *job, const WIRE(PoolReport) * report)
+{
+    if (report->event == GRADPOOL__WIRE__POOL_EVENT__POOL_STARTED)
+        slots_send_end(job, report->worker->rank, report->worker->incarnation);
+}
+
 static void slots_report(struct slots_pool *pool, const WIRE(PoolReport) * report)
 {
     const WIRE(PoolWorker) *of = report->worker;
     struct slots_job *job = of ? slots_find_job(pool->service, pool->tenant, of->job) : NULL;
-    /* a report about an earlier incarnation has no effect */
-    if (!job || job->pool != pool || of->rank >= job->workers_max || of->incarnation == 0 ||
-        job->workers[of->rank].incarnation != of->incarnation)
+    if (!job || job->pool != pool || of->rank >= job->workers_max || of->incarnation == 0)
         return;
+    if (job->workers[of->rank].incarnation != of->incarnation)
+        return slots_report_stale(job, report);
     switch (report->event) {
     case GRADPOOL__WIRE__POOL_EVENT__POOL_STARTED: return slots_worker_found(job, of->rank);
     case GRADPOOL__WIRE__POOL_EVENT__POOL_WITHHELD:

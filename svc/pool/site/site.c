@@ -321,11 +321,13 @@ void site_report_again(struct site *site, uint32_t rank, uint64_t incarnation)
         .event = SITE_ENDED, .rank = rank, .incarnation = incarnation, .end = END_UNKNOWN};
     pthread_mutex_lock(&site->mutex);
     const struct site_report *last = &site->reports[rank];
+    bool is_newer = last->incarnation > incarnation;
     if (last->incarnation == incarnation &&
         (last->event == SITE_ENDED || last->event == SITE_FAILED))
         report = *last;
     pthread_mutex_unlock(&site->mutex);
-    site_report(site, &report);
+    if (!is_newer)
+        site_report(site, &report);
 }
 
 void site_withdraw(struct site *site)

@@ -81,7 +81,8 @@ int site_state(struct site *site, struct err *err);
 /* Replaces the report about the rank. It is sent until the coordinator has received it. */
 void site_report(struct site *site, const struct site_report *report);
 /* Sends the last report about the rank again, for an order about a start that has ended. If there
- * is none about this start, it has ended, and nobody knows how. */
+ * is none about this start, it has ended, and nobody knows how. A report about a newer start stays:
+ * the coordinator has ordered that start, so it knows the end of this one. */
 void site_report_again(struct site *site, uint32_t rank, uint64_t incarnation);
 /* The job is ended by this pool. */
 void site_withdraw(struct site *site);

@@ -18,7 +18,7 @@ from test_pool import is_alive, sleepers
 
 EPOCHS = 26     # about 4,000 steps of 50 ms until the file `fast` exists
 SITES = {'shared': 3, 'adopts': 2, 'dies': 2, 'fails': 1, 'missing': 1, 'full': 2, 'twice': 2,
-         'late': 3, 'stops': 2, 'spied': 1, 'fewer': 2, socket.gethostname(): 1}
+         'late': 3, 'stops': 2, 'spied': 1, 'fewer': 2, 'queued': 1, socket.gethostname(): 1}
 SLEEPS = ('sh', '-c', 'exec sleep 5000')
 
 
@@ -250,6 +250,20 @@ class Shared(SitePools):
             pool = self.pool('stops', 'true', job=job, name=job)
             self.assertEqual(pool.wait(), 0, pool.text())
         self.await_held('stops', 0, first)
+
+    def test_a_job_that_waits_is_submitted_again_after_its_pool_was_killed(self):
+        first = self.pool('queued', *SLEEPS)
+        until(lambda: len(sleepers(first.pid)) == 1, 'the worker runs', process=first)
+        for name in 'killed', 'waits':
+            pool = self.pool('queued', 'true', job='next', folder='two', name=name)
+            pool.wait_for('site queued starts its workers when slots are free')
+            self.assertEqual(self.site('queued')['waiting'], 1, pool.text())
+            if name == 'killed':
+                pool.kill()
+        first.signal(signal.SIGTERM)
+        self.assertEqual(first.wait(), 143)
+        self.assertEqual(pool.wait(), 0, pool.text())
+        self.await_held('queued', 0, pool)
 
     def test_a_new_pool_for_fewer_workers_starts_no_more(self):
         first = self.pool('fewer', *SLEEPS, most=2)

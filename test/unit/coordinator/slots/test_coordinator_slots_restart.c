@@ -154,6 +154,27 @@ static void a_pool_that_connects_again_repeats_nothing(void **state)
     pool_expect_for(pool, POOL_START, "bert", 0);
 }
 
+/* The pool has read the order before it joins again, and obeys it afterwards. */
+static void a_process_without_a_slot_is_ended(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    struct pool_order ranks[4];
+    pool_submit(pool, "resnet", 1, 4);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        ranks[rank] = pool_expect(pool, POOL_START);
+    pool_submit(pool, "bert", 1, 1);
+    pool_expect_for(pool, POOL_LEAVE, "resnet", 3);
+    end_close(pool);
+    pool = pool_join(*state, (struct pool_joining){.has = ranks, .count = 3});
+    pool_expect_for(pool, POOL_START, "bert", 0);
+    pool_started(pool, &ranks[3]);
+    struct pool_order end = pool_expect_for(pool, POOL_END, "resnet", 3);
+    assert_int_equal(end.incarnation, ranks[3].incarnation);
+    assert_string_equal(end.text, "the service does not know this start of the rank");
+    pool_ended(pool, &ranks[3], 143);
+    end_expect_none(pool, BODY(POOL_ORDERS));
+}
+
 static void jobs_train_on_at_their_size_without_a_pool(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -245,6 +266,7 @@ int main(void)
         CASE(an_ordered_end_survives_a_restart),
         CASE(a_restart_with_fewer_slots_keeps_the_workers),
         CASE(a_pool_that_connects_again_repeats_nothing),
+        CASE(a_process_without_a_slot_is_ended),
         CASE(jobs_train_on_at_their_size_without_a_pool),
         CASE(slots_are_free_when_sessions_end_without_a_pool),
         CASE(a_start_waits_for_its_pool),
