@@ -380,6 +380,29 @@ static bool border_is_repeat(const struct stages *s, const WIRE(StageRequest) * 
     return !request->ends && request->number + 1 == s->number;
 }
 
+/* Refuses a repeated request for another stage: the rank would run another stage than the others.
+ * A restarted coordinator does not know the bytes of a carry. */
+static int border_check_repeat(const struct stages *s, uint32_t rank,
+                               const WIRE(StageRequest) * request, const struct stage_terms *terms,
+                               struct err *err)
+{
+    bool is_repeat = border_is_repeat(s, request);
+    const struct stage_terms *former = is_repeat ? s->terms : &s->next->terms;
+    struct stage_terms asked = *terms;
+    char expected[STAGE_TEXT_BYTES], got[STAGE_TEXT_BYTES];
+    if (!is_repeat && (request->ends || !s->ranks[rank].is_asking))
+        return 0;
+    if (former->carry_bytes == 0)
+        asked.carry_bytes = 0;
+    stage_terms_write(former, expected);
+    if (strcmp(expected, stage_terms_write(&asked, got)) == 0)
+        return 0;
+    return err_set(err, -EINVAL,
+                   "job %.127s: rank %u has asked for stage %s, and now asks for %s; repeat "
+                   "gp_stage_next() with the same stage",
+                   s->job->name, rank, expected, got);
+}
+
 static void border_take(struct stages *s, struct peer *p, const envelope *message,
                         const struct stage_terms *terms)
 {
@@ -427,6 +450,8 @@ void stages_handle(struct peer *p, const envelope *message)
                          "rank %u of job %.127s is in stage %" PRIu64 ", the job in stage %" PRIu64
                          "; start the job again",
                          p->session->rank, job->name, request->number, s->number);
+    if (border_check_repeat(s, p->session->rank, request, &terms, &err) < 0)
+        return peer_fail(p, message->id, err.code, "%s", err.text);
     border_take(s, p, message, &terms);
 }
 

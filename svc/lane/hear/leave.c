@@ -42,6 +42,7 @@ static void rank_leave(struct rank *rank)
         else
             round_go_on(p); /* perhaps only the rank that left was missing in the round */
     }
+    round_check_late(p);
 }
 
 /* Handles a goodbye. A round in progress has read all inputs and can complete; a round that still

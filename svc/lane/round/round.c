@@ -181,10 +181,10 @@ void round_fail_stuck(struct piece *p)
                    p->tensor, p->round - 1);
 }
 
-/* A rank may have been idle when the lane of its result died. If this rank is late, too, the
- * remaining ranks may be too few for any further round. The check is skipped in three cases. A
- * round in progress, or the copy of a result, supplies the result to late ranks. An empty tensor
- * has no result. With QUORUM_CHOSEN the next set is unknown. */
+/* A rank may have been idle when the lane of its result died. If this rank is late, too, or another
+ * rank leaves, the remaining ranks may be too few for any further round. The check is skipped in
+ * three cases. A round in progress, or the copy of a result, supplies the result to late ranks. An
+ * empty tensor has no result. With QUORUM_CHOSEN the next set is unknown. */
 void round_check_late(struct piece *p)
 {
     bool makes_result = p->state != PIECE_COLLECTING || p->is_copy;

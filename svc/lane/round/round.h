@@ -13,7 +13,8 @@ void round_answer_late(struct rank *rank, struct announcement *a);
 /* Fails the piece if late ranks wait for a result that was lost with its lane, and the other ranks
  * are too few for a further round. */
 void round_fail_stuck(struct piece *p);
-/* As round_fail_stuck(), after a rank has become late for a piece whose open round is known. */
+/* As round_fail_stuck(), after a rank of a piece whose open round is known has become late or has
+ * left. */
 void round_check_late(struct piece *p);
 /* Handles LANDED of a rank outside a set, for a piece that leads the rounds of its job, and answers
  * the rank. The results of `round` have landed in the rank's memory; RECORD_ROUND_NONE: a lane no

@@ -319,6 +319,26 @@ static void late_ranks_that_no_result_can_reach_get_an_error(void **state)
     }
 }
 
+/* All ranks leave after round 7, but rank 1 still waits for a result that died with its lane. */
+static void a_late_rank_gets_an_error_when_ranks_leave_before_its_result(void **state)
+{
+    const struct record_leave leave = {.kind = RECORD_LEAVE};
+    struct say idle = {.piece = DATA,
+                       .round = 7,
+                       .standing = RECORD_IDLE,
+                       .has_no_input = true,
+                       .has_no_output = true};
+    start(3, first_two, true);
+    rig_say(&rig, 0, idle);
+    rig_say(&rig, 2, idle);
+    push(1, 7, 1000);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].errors_count, 0);
+    assert_int_equal(fabric_send(rig.workers[2].conn, &leave, sizeof leave, NULL, 0), 0);
+    rig_until(&rig, rig.workers[1].errors_count == 1);
+    assert_int_equal(rig.workers[1].error.code, -EOWNERDEAD);
+}
+
 static void late_ranks_wait_for_the_first_result_of_a_new_owner(void **state)
 {
     start(3, first_two, true);
@@ -544,6 +564,7 @@ static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_tells_a_rank_with_a_result_the_round_of_this_result),
     CASE(a_new_owner_copies_the_result_of_a_rank_and_answers_late_ranks_with_it),
     CASE(late_ranks_that_no_result_can_reach_get_an_error),
+    CASE(a_late_rank_gets_an_error_when_ranks_leave_before_its_result),
     CASE(late_ranks_wait_for_the_first_result_of_a_new_owner),
     CASE(the_leader_decides_which_gradients_make_the_round),
     CASE(a_lane_waits_for_the_set_that_workers_pass_on),

@@ -225,7 +225,8 @@ static int apply_find_step(struct row_apply *apply)
         return -EINVAL;
     }
     uint32_t members = table->clocks->members ? table->clocks->members : 1;
-    apply->step = row_step(settings, clock + table->hold->steps_before, is_mean ? members : 1,
+    uint64_t step = bulk_updates_before(table, clock) + 1;
+    apply->step = row_step(settings, step, is_mean ? members : 1,
                            table->terms->flags & TABLE_TERMS_ACCEPT_NONFINITE);
     return 0;
 }

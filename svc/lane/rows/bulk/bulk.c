@@ -51,6 +51,12 @@ static uint64_t bulk_clock(const struct lane_table *table)
     return table_is_bsp(table) ? table->clock : table->clocks->minimum;
 }
 
+uint64_t bulk_updates_before(const struct lane_table *table, uint64_t clock)
+{
+    int64_t updates = (int64_t)(clock - 1 + table->hold->steps_before);
+    return updates > 0 ? (uint64_t)updates : 0;
+}
+
 static size_t bulk_values_bytes(const struct lane_table *table) { return table->value_bytes; }
 
 static size_t bulk_moments_bytes(const struct lane_table *table)
@@ -82,12 +88,11 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
     table->hold->is_on = true;
     table->hold->loads = loads;
     job_wake(table->job);
-    *ret_standing =
-        (struct bulk_standing){.is_held = bulk_is_held(table),
-                               .clock = bulk_clock(table),
-                               .steps = bulk_clock(table) - 1 + table->hold->steps_before,
-                               .rows = bulk_rows(table),
-                               .row_bytes = bulk_row_bytes(table)};
+    *ret_standing = (struct bulk_standing){.is_held = bulk_is_held(table),
+                                           .clock = bulk_clock(table),
+                                           .steps = bulk_updates_before(table, bulk_clock(table)),
+                                           .rows = bulk_rows(table),
+                                           .row_bytes = bulk_row_bytes(table)};
     return 0;
 }
 

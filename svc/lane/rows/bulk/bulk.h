@@ -51,6 +51,11 @@ int bulk_continue(struct lane *lane, uint32_t job, uint32_t table,
 /* Ends the holds of all tables, with NULL for `updates`. */
 void bulk_continue_all(struct lane *lane);
 
+/* Returns the number of updates before a clock of the lane. An import without BSP counts them from
+ * the largest clock of any lane, so this lane may still apply pushes of earlier clocks: before
+ * these clocks the number is 0 at least. */
+uint64_t bulk_updates_before(const struct lane_table *table, uint64_t clock);
+
 /* Returns whether the hold prevents the lane from beginning the next clock or push of the table. No
  * clock or push is in progress. */
 static inline bool bulk_stops(const struct lane_table *table)

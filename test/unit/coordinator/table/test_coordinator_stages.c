@@ -256,6 +256,23 @@ static void a_repeated_answer_is_the_same_after_another_member_has_ended(void **
     takes(1, 1, 0x3, 7);
 }
 
+/* A call that timed out, and is repeated for another stage. */
+static void a_request_that_is_repeated_for_another_stage_is_refused(void **state)
+{
+    static const char text[] = "rank 1 has asked for stage 'pair' with 2 workers, workers_min 0, "
+                               "workers_max 0, stay, bsp, and now asks for 'trio' with 3 workers";
+    struct end *lane = setup(*state);
+    ask_in(1, 0, "pair", 2, 1);
+    refused(1, -ETIMEDOUT, "border before the next stage");
+    ask(1, 0, "trio", 3);
+    refused(1, -EINVAL, text);
+    begin_first(lane);
+    ask(1, 0, "trio", 3);
+    refused(1, -EINVAL, text);
+    ask(1, 0, "pair", 2);
+    takes(1, 1, 0x3, 1);
+}
+
 /* --- crashes --- */
 
 static struct end *crash(struct rig *rig, struct end *lane)
@@ -384,6 +401,7 @@ int main(void)
         CASE(a_rank_that_leaves_inside_a_stage_ends_it_for_all),
         CASE(a_rank_of_another_stage_is_refused),
         CASE(a_repeated_answer_is_the_same_after_another_member_has_ended),
+        CASE(a_request_that_is_repeated_for_another_stage_is_refused),
         CASE(a_lost_answer_is_given_again_after_a_restart),
         CASE(a_rank_with_the_stage_ends_the_wait_for_lanes_after_a_restart),
         CASE(a_stored_stage_begins_after_a_restart),

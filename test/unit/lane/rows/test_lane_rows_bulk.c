@@ -168,6 +168,32 @@ static void an_asynchronous_import_has_one_number_of_updates_on_all_lanes(void *
     rows_stop(&rig);
 }
 
+/* Another lane is two clocks ahead, and the file has no updates. */
+static void an_asynchronous_import_counts_no_negative_number_of_updates(void **state)
+{
+    const struct bulk_updates none = {.count = 0, .clock = 3};
+    const struct row_settings adam = {.rate = 0.25, .beta1 = 0.5, .beta2 = 0.5, .epsilon = 1e-8};
+    struct table_terms terms = users;
+    float rows[KEYS * DIM];
+    terms.consistency = TABLE_TERMS_ASP;
+    terms.rule = TABLE_TERMS_ADAM;
+    rows_start(&rig, 1, 2, &terms);
+    rows_set(&rig, &adam);
+    rows_settle(&rig);
+    assert_true(hold(0, true).is_held);
+    assert_int_equal(bulk_continue(lane(), RIG_JOB, ROWS_TABLE, &none), 0);
+    assert_int_equal(hold(0, false).steps, 0);
+    end_hold();
+    push_ones(0);
+    end_clocks();
+    struct rows_asked *pull = rows_pull(&rig, 0, keys, KEYS);
+    rows_take(&rig, pull, rows);
+    rows_asked_free(pull);
+    for (int i = 0; i < KEYS * DIM; i++)
+        assert_float_equal(rows[i], START - 0.25f, 1e-3);
+    rows_stop(&rig);
+}
+
 static void rows_of_other_lanes_and_lengths_are_refused(void **state)
 {
     struct table_terms terms = users;
@@ -237,6 +263,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(rows_are_read_in_parts_of_any_length),
         cmocka_unit_test(stored_rows_are_those_that_were_read),
         cmocka_unit_test(an_asynchronous_import_has_one_number_of_updates_on_all_lanes),
+        cmocka_unit_test(an_asynchronous_import_counts_no_negative_number_of_updates),
         cmocka_unit_test(rows_of_other_lanes_and_lengths_are_refused),
         cmocka_unit_test(an_import_that_ends_early_fails_the_job),
         cmocka_unit_test(the_end_of_an_import_without_its_hold_fails_the_job),
