@@ -8,8 +8,7 @@
 #include "svc/reduce/update.h"
 #include "test/sim/sim.h"
 
-/* maximum number of lanes in the whole run; the number of a dead lane is not used again */
-#define SIM_LANES_MAX 8
+#define SIM_LANES_MAX 8 /* maximum number of lanes in a run, including dead lanes */
 #define SIM_JOBS_MAX 4
 #define SIM_WORKERS_MAX 12
 #define SIM_PIECES_MAX 16
@@ -39,18 +38,16 @@ struct sim_open {
 };
 
 struct sim_view {
-    bool has_failed; /* the worker was informed that the state of the piece was lost with a lane */
-    /* number of rounds of each rank that the result of the open round must contain */
-    uint32_t known[SIM_WORKERS_MAX];
+    bool has_failed; /* the worker was informed that a lost lane had the piece's state */
+    uint32_t known[SIM_WORKERS_MAX]; /* rounds of each rank that the result must contain */
     struct sim_open open[2];
     uint64_t begun, committed;
     uint32_t lane, epoch;
-    uint32_t next_lane,
-        next_epoch; /* the next route, which the workers have not received yet; SIM_NOWHERE: none */
-    bool is_released; /* the former lane has released the piece */
-    uint32_t fence;   /* number of the lane that must not be able to write any more (W5) */
-    bool owes_idle;   /* the worker still has to report that no round is open */
-    bool told_copy;   /* the address of the state's copy was sent to the lane, if there is a copy */
+    uint32_t next_lane, next_epoch; /* the route that workers get next; SIM_NOWHERE: none */
+    bool is_released;               /* the former lane has released the piece */
+    uint32_t fence; /* number of the lane that must not be able to write any more (W5) */
+    bool owes_idle; /* the worker still has to report that no round is open */
+    bool told_copy; /* the address of the state's copy was sent to the lane, if there is a copy */
 };
 
 enum sim_link_state { SIM_LINK_NONE, SIM_LINK_CONNECTING, SIM_LINK_OPEN, SIM_LINK_CLOSED };
@@ -106,10 +103,9 @@ struct sim_piece {
     uint32_t bound;
     enum update_rule rule;
     float *model[1 + UPDATE_MOMENTS_MAX]; /* with an update rule: parameters, then moments */
-    uint64_t model_round,
-        model_steps; /* number of the last round, and number of steps, that `model` contains */
-    struct sim_result_of *history; /* for SIM_FIRST: results, indexed by round */
-    uint64_t applied;              /* the last round that a lane has applied to its state */
+    uint64_t model_round, model_steps;    /* last round, and number of steps, in `model` */
+    struct sim_result_of *history;        /* for SIM_FIRST: results, indexed by round */
+    uint64_t applied;                     /* the last round that a lane has applied to its state */
     struct sim_seen seen[SIM_LANES_MAX];
     bool state_died; /* the state was lost with its lane */
     uint64_t elements;
@@ -152,8 +148,7 @@ struct sim {
     struct sim_options options;
     struct sim_result result;
     uint64_t random;
-    struct mem_network *networks
-        [2]; /* indexed by SIM_MESSAGES and SIM_MAPPED; the clocks of both networks are equal */
+    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; both clocks are equal */
     struct sim_lane lanes[SIM_LANES_MAX];
     uint32_t lanes_count;
     struct sim_job jobs[SIM_JOBS_MAX];
@@ -183,11 +178,9 @@ void sim_fail(const struct sim *sim, const char *format, ...)
 
 void coordinator_start_lane(struct sim *sim);
 void coordinator_place_job(struct sim *sim, struct sim_job *job);
-/* Acts between two turns: sends routes and orders to drop pieces. Returns whether anything was
- * sent. */
+/* Sends routes and orders to drop pieces between two turns. Returns whether anything was sent. */
 bool coordinator_turn(struct sim *sim);
-/* Returns a ticket that the lane accepts. Returns false if the lane is dead or does not know the
- * job. */
+/* Returns a ticket that the lane accepts. False: the lane is dead or does not know the job. */
 bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
                        struct record_connect *ret_ticket);
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);

@@ -376,8 +376,8 @@ static void a_restart_keeps_the_holder_that_came_with_a_move(void **state)
     expect_told(&k, ends[0], ends[1]);
 }
 
-/* The lane waits for the lost holder. Without a worker, the coordinator does not know the job's
- * durability. */
+/* The lane waits for the lost holder. Until a worker returns, the coordinator does not know the
+ * job's durability. */
 static void a_holder_lost_before_the_workers_return_is_replaced_when_they_return(void **state)
 {
     struct kept k = keeping_begun(*state);

@@ -148,7 +148,8 @@ static inline size_t pool_residents(const struct pool *p, size_t lane,
     return count;
 }
 
-/* Returns the largest value of predicted loss minus limit on the lane. Sharing adds the margin. */
+/* Returns the largest difference between predicted loss and loss limit of the jobs on the lane. On
+ * a shared lane the predicted loss includes the margin. */
 static inline double pool_excess(const struct pool *p, size_t lane)
 {
     struct packer_resident residents[POOL_JOBS_MAX] = {0};
@@ -173,7 +174,8 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* Checks that only tasks of the lane (in a relief of the job) move, within limits. Moves them. */
+/* Checks that only tasks of the drained lane (or of the relieved job) move, and that all jobs stay
+ * within their limits. Then applies the moves. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;
