@@ -56,7 +56,7 @@ class Log:
 
 def is_last(run, folder, epoch):
     """Returns whether the training is over. Workers differ by one step at most, so the first worker
-    that sees the file `stop` can choose a last epoch that no worker has reached."""
+    can choose a last epoch that no worker has reached."""
     end = folder / 'end'
     if run.is_first and (folder / 'stop').exists() and not end.exists():
         (folder / 'new').write_text(str(epoch + 2))

@@ -14,7 +14,7 @@
 
 /* number of consecutive evaluations at or below the target that end the run */
 #define SMOOTHED 3
-/* number of rounds after the end at which all ranks stop; no rank can be further ahead of rank 0 */
+/* number of rounds after which all ranks stop once rank 0 has reached the target */
 #define STOP_MARGIN 20
 
 struct crew_worker {

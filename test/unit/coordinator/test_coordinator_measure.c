@@ -250,8 +250,7 @@ static void new_jobs_get_free_lanes_to_be_measured_on(void **state)
     rig_aggregator(rig, 2);
     uint32_t first = measure_lane_of(rig, "a"), second = measure_lane_of(rig, "b");
     assert_int_not_equal(first, second);
-    /* job "c" shares a lane with one of these jobs, because no lane is free */
-    measure_lane_of(rig, "c");
+    measure_lane_of(rig, "c"); /* shares a lane with one of the jobs, because no lane is free */
 }
 
 static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)

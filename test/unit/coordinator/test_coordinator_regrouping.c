@@ -115,8 +115,7 @@ static void at_each_step(struct rig *rig, scene_fn happens)
     }
 }
 
-/* Runs a case only at the two steps at which the lane has not received the coordinator's message
- * yet. */
+/* Runs only the two steps at which the lane has not received the coordinator's message yet. */
 static void at_both_steps(struct rig *rig, scene_fn happens)
 {
     for (enum step step = RELEASING; step < STEPS; step += SWITCHED - RELEASING) {

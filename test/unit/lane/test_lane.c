@@ -527,8 +527,7 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
     memcpy(ret_words, rig.workers[0].words, count * sizeof *ret_words);
 }
 
-/* The next forward pass starts with the first layers, so their tensors have the largest
- * priority. */
+/* The next forward pass starts with the first layers, so their tensors are sent first. */
 static void the_larger_priority_is_ready_first_for_any_order_of_arrival(void **state)
 {
     static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};

@@ -16,8 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* time in which any host delivers the event; if the event comes later, the test fails */
-#define DEATH_NOTICED_NS (20 * NS_PER_S)
+#define DEATH_NOTICED_NS (20 * NS_PER_S) /* any host delivers the event within this time */
 
 static void name_address(char *ret_address)
 {
@@ -449,8 +448,7 @@ static void a_forked_child_that_closes_its_copy_has_no_effect(void **state)
     region_destroy(&region);
 }
 
-/* Runs in the child as another user. The exit status is 0, or the reason for which the lane refuses
- * the child. */
+/* Runs in the child as another user. The exit status is 0, or the reason of the lane's refusal. */
 #define STRANGER_UID 65534
 
 static void knock_as_stranger(const char *address)
