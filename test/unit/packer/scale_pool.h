@@ -148,7 +148,7 @@ static inline size_t pool_residents(const struct pool *p, size_t lane,
     return count;
 }
 
-/* Returns the largest excess of a job on the lane: predicted loss, with margin, minus loss limit. */
+/* Returns the largest excess of a job on the lane: predicted loss and margin minus loss limit. */
 static inline double pool_excess(const struct pool *p, size_t lane)
 {
     struct packer_resident residents[POOL_JOBS_MAX] = {0};
