@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The cost of compressed gradients: bytes, CPU and accuracy of each codec, for two workers that
-train an MLP of 1.2 MB on the handwritten digits of scikit-learn through one service.
+"""Measures the cost of compressed gradients: bytes, CPU time and accuracy of each codec, for two
+workers that train an MLP of 1.2 MB on the handwritten digits of scikit-learn through one service.
 
     bench/compress.py BUILD [--steps 120] [--turns 2] [--transport shm]
 
@@ -171,8 +171,8 @@ class Worker:
         return total
 
     def pushed_bytes(self, job):
-        """Asks the service for the counted bytes until two successive answers are equal, and
-        returns them."""
+        """Queries the number of pushed bytes that the service has counted, until two successive
+        answers are equal, and returns this number."""
         last = None
         while True:
             answer = subprocess.run([self.options.build / 'gradpool', 'jobs', '--json'],

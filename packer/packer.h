@@ -31,7 +31,7 @@ struct packer_timing {
 
 /* A measured job on a lane. */
 struct packer_resident {
-    uint64_t job;                /* the caller's number of the job, for reasons and reports */
+    uint64_t job;                /* number of the job at the caller, for reasons and reports */
     uint64_t lane_ns;            /* lane time of a round of the job on this lane */
     struct packer_timing timing; /* period_ns is known */
 };
@@ -42,10 +42,11 @@ enum packer_lane_state {
     PACKER_LANE_UNSTARTED, /* the lane's aggregator is not started */
 };
 
-/* Resources of a NUMA node, for all its lanes. */
+/* Free resources of a NUMA node, which all its lanes share. */
 struct packer_node {
-    uint64_t memory_bytes;    /* free memory; 0: none is free; UINT64_MAX: not limited */
-    uint64_t nic_bytes_per_s; /* free bandwidth; 0: none is free; UINT64_MAX: not limited */
+    uint64_t memory_bytes; /* free memory; 0: none is free; UINT64_MAX: not limited */
+    /* free bandwidth of the network interface; 0: none is free; UINT64_MAX: not limited */
+    uint64_t nic_bytes_per_s;
 };
 
 struct packer_lane {
@@ -53,13 +54,16 @@ struct packer_lane {
     uint32_t jobs;         /* number of jobs with pieces on the lane, except the placed job */
     uint64_t load_bytes;   /* bytes of all pieces on the lane */
     uint64_t job_bytes;    /* part of load_bytes that belongs to the placed job */
-    uint64_t load_ppm;     /* measured busy part of the lane's time, in parts per million */
+    uint64_t load_ppm;     /* busy part of the lane's time, measured, in parts per million */
     uint64_t memory_bytes; /* free memory; UINT64_MAX: not limited */
     int32_t numa;
-    uint32_t node; /* position in the request's nodes; read only if the request has nodes */
+    /* position of the lane's node in the request's nodes; read only if the request has nodes */
+    uint32_t node;
     enum packer_lane_state state;
-    uint64_t nic_bytes_per_s; /* free bandwidth; 0 or UINT64_MAX: not limited */
-    uint64_t job_lane_ns;     /* lane time of a round of the placed job, from earlier calls */
+    /* free bandwidth of the lane's network interface; 0 or UINT64_MAX: not limited */
+    uint64_t nic_bytes_per_s;
+    /* lane time of a round of the placed job on this lane, from earlier calls */
+    uint64_t job_lane_ns;
     const struct packer_resident *residents; /* the residents that are measured */
     size_t residents_count;
 };
@@ -72,17 +76,18 @@ struct packer_tensor {
     uint32_t element_bytes;
     uint64_t lane_ns;     /* lane time of a round of the whole tensor; 0: no lane time */
     uint64_t state_bytes; /* memory of the tensor on its lanes; 0: elements x element_bytes */
-    /* bytes over the network in a round, both directions, all workers; 0: none */
+    /* bytes that a round sends over the network, in both directions, for all workers; 0: none */
     uint64_t wire_bytes;
     bool is_whole; /* the tensor is not cut even if it is large, as for a shard of a table */
 };
 
 struct packer_request {
-    const char *policy; /* one of packer_policies(); NULL: the default */
+    const char *policy; /* name of a policy, one of packer_policies(); NULL: the default */
     /* number of the job's workers; `dedicated` uses one lane for each worker */
     uint32_t workers;
     uint64_t piece_bytes_max; /* maximum size of a piece; 0: PACKER_PIECE_BYTES_MAX */
-    uint64_t job_key; /* number of the job; round-robin begins at another lane for each number */
+    /* number of the job; the policy round-robin begins at a lane that depends on this number */
+    uint64_t job_key;
     const struct packer_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct packer_tensor *tensors;
@@ -102,24 +107,27 @@ struct packer_request {
 #define PACKER_PIECE_BYTES_FINE (UINT64_C(1) << 20) /* smallest result of packer_piece_bytes() */
 
 struct packer_piece {
-    uint32_t tensor;   /* value of packer_tensor.id */
-    uint32_t lane;     /* value of packer_lane.id */
-    uint64_t first;    /* first element */
-    uint64_t elements; /* 0 only for a tensor without elements (a barrier), which gets one piece */
+    uint32_t tensor; /* value of packer_tensor.id */
+    uint32_t lane;   /* value of packer_lane.id */
+    uint64_t first;  /* first element */
+    /* number of elements; 0 only for a tensor without elements (a barrier), which gets one piece */
+    uint64_t elements;
 };
 
 /* Returns the maximum size of a piece for a job of `bytes`, small enough to fill `lanes` evenly
  * (P4). */
 uint64_t packer_piece_bytes(uint64_t piece_bytes_max, uint64_t bytes, size_t lanes);
 
-/* A lane after the plan. Losses are predictions with the margin of the policy. The loss is 0 for an
- * unmeasured job, and under a policy without a loss limit. */
+/* Load of a lane after the plan, and predicted losses, which include the margin of the policy. A
+ * loss is 0 for an unmeasured job, and under a policy without a loss limit. */
 struct packer_share {
     uint32_t lane;
-    /* state before the plan; the caller opens a lane that is not open */
+    /* state of the lane before the plan; the caller opens a lane that is not open */
     enum packer_lane_state state;
-    uint64_t lane_ns;   /* lane time of a round of the placed job, with earlier calls */
-    uint64_t spare_ns;  /* further lane time for which the placed job has room within every limit */
+    /* lane time of a round of the placed job on this lane, including earlier calls */
+    uint64_t lane_ns;
+    /* additional lane time that the placed job may use on this lane within every loss limit */
+    uint64_t spare_ns;
     uint32_t loss_ppm;  /* predicted loss of the placed job */
     uint32_t worst_ppm; /* largest loss among the other jobs of the lane */
     uint64_t worst_job; /* job with the loss worst_ppm; 0: no other job */
@@ -128,7 +136,8 @@ struct packer_share {
 struct packer_plan {
     struct packer_piece *pieces; /* sorted by the request's order of tensors, then by `first` */
     size_t pieces_count;
-    struct packer_share *shares; /* one for each lane with pieces of this plan, sorted by id */
+    struct packer_share
+        *shares; /* array with one entry for each lane with pieces of this plan, sorted by id */
     size_t shares_count;
 };
 
@@ -147,8 +156,8 @@ int packer_place(const struct packer_request *request, struct packer_plan *ret_p
 void packer_plan_fini(struct packer_plan *plan);
 
 /* Computes the predicted loss of each job on one lane, 0 to 1, without a margin. -EINVAL: the
- * policy has no loss limit, or a period is 0 or too long. The loss of a job is the largest over its
- * lanes. */
+ * policy has no loss limit, or a period is 0 or too long. The loss of a job is the largest of its
+ * losses on all its lanes. */
 int packer_losses(const char *policy, const struct packer_resident *jobs, size_t count,
                   double *ret_losses);
 
@@ -159,8 +168,8 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
 int packer_predict(const char *policy, const struct packer_resident *jobs, size_t count,
                    double *ret_losses);
 
-/* Returns the smallest of the limits that are not 0, or PACKER_LOSS_LIMIT_PPM if all are 0. With a
- * limit of at most 10,000 ppm, the margin, a job shares no lane. */
+/* Returns the smallest of the limits that are not 0, or PACKER_LOSS_LIMIT_PPM if all are 0. A job
+ * whose limit is at most the margin (10,000 ppm) shares no lane. */
 uint32_t packer_loss_limit_ppm(uint32_t service_ppm, uint32_t tenant_ppm, uint32_t job_ppm);
 
 #endif

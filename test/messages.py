@@ -24,7 +24,7 @@ import tidy  # noqa: E402
 
 GOLDEN = 'test/golden/messages.txt'
 OPERATING = 'svc/OPERATING.md'
-PROVOKING = 'e2e/operating/test_messages.py'    # this test checks its own rows
+PROVOKING = 'e2e/operating/test_messages.py'    # excluded: this test quotes its own messages
 PRODUCT = re.compile(r'(svc|client|packer|migrator)/(?!example\.c|python/examples/)')
 TESTS = re.compile(r'test/(e2e|unit|sim)/.*\.(c|h|py)$')
 C_TOKEN = re.compile(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|/\*.*?\*/|//[^\n]*'
@@ -184,7 +184,8 @@ def has(text, pieces):
 
 
 def provokers(said, quoted):
-    """Returns {message: {test: length of the quote}} for quotes that only this message contains."""
+    """Returns {message: {test: length of the quote}} for quotes that only this message contains.
+    Each quote is in a test."""
     texts = {message: plain(message) for message in said}
     everything = '\1'.join(texts.values())
     found = collections.defaultdict(dict)
@@ -248,7 +249,7 @@ class Golden:
 
     def assign(self, test, said):
         """Sets this test in the rows of these messages without another test, and removes it from
-        all others."""
+        all other rows."""
         for rows in self.rows.values():
             for message, by in rows.items():
                 if by in ('?', test):
@@ -320,7 +321,7 @@ class Tree:
         return golden.text()
 
     def provoker(self, path, message):
-        """Returns the test or the reason of the golden file if it is still right, else the test
+        """Returns the test or the reason of the golden file if it is still valid, else the test
         with the longest quote."""
         by = self.golden.rows.get(path, {}).get(message, '?')
         tests = {short(test): size for test, size in self.by.get(message, {}).items()}

@@ -35,7 +35,7 @@ def symbols(library, which):
 
 
 def forbidden(library):
-    """Returns the external symbols that the library needs and may not need."""
+    """Returns the external symbols that the library needs although they are not permitted."""
     needed = symbols(library, '--undefined-only') - symbols(library, '--defined-only')
     return sorted(s for s in needed if s not in ALLOWED and not INSTRUMENTED.match(s))
 

@@ -5,9 +5,10 @@ Usage: structure.py [ROOT]                            judges the tree
        structure.py [ROOT] --show MEASURE [SUBJECT]   lists what a measure counts
        structure.py [ROOT] --tighten                  lowers the limits to the values of today
 
-A measure is a function of a House that returns {subject: what it counts, one line each}; its
-docstring is the name of the case. test/structure.limits has the limits, test/structure.rooms the
-modules and rooms. test_structure.py checks every measure on a tree that gets worse.
+A measure is a function of a House that returns {subject: the counted things, one line each}. The
+docstring of the measure is the name of the case. test/structure.limits has the limits,
+test/structure.rooms the modules and rooms. test_structure.py checks every measure on a tree that
+gets worse.
 """
 import argparse
 import collections
@@ -25,8 +26,8 @@ import tidy  # noqa: E402
 LIMITS = 'test/structure.limits'
 ROOMS = 'test/structure.rooms'
 CYCLE_FILES_MAX = 3   # largest cycle of files that is still readable
-ROOM_FILES_MAX = 20   # one header serves a whole folder only up to this number of files
-WHOLE = 'product'     # subject of values over all folders of the product
+ROOM_FILES_MAX = 20   # maximum number of files that one header can serve
+WHOLE = 'product'     # subject of values that cover all folders of the product
 
 
 class Wrong(Exception):
@@ -302,8 +303,8 @@ def bar_of(limits, subject):
 
 
 def compare(counted, limits):
-    """Returns ({subject: value} of subjects above their limit, the same of subjects below their own
-    limit)."""
+    """Returns two dictionaries {subject: value}: of subjects above their limit, and of subjects
+    below their own limit."""
     values = {subject: len(counted.get(subject, ())) for subject in {*counted, *limits}
               if '*' not in subject}
     worse = {subject: value for subject, value in sorted(values.items())

@@ -113,7 +113,7 @@ class Counting(unittest.TestCase):
 
 
 class Fake:
-    """A program of a build, without a process."""
+    """Tests of a build's programs, without a process."""
     seconds = cpu_s = 0.0
     again = ['MALLOC_PERTURB_=7']
 
@@ -129,8 +129,8 @@ class Closing(unittest.TestCase):
                                               1, 'ouch GRADPOOL_TEST_SEED=5\n')
 
     def run_on(self, builds):
-        """`builds`: name -> outputs, or None for a build that failed. Returns (exit code,
-        lines)."""
+        """Runs the runner on builds. `builds`: name -> outputs of its programs, or None for a build
+        that failed. Returns (exit code, lines)."""
         with contextlib.redirect_stdout(io.StringIO()) as said:
             summary = Summary()
             for build, outputs in builds.items():
@@ -210,7 +210,7 @@ class Closing(unittest.TestCase):
 
 
 class Standing(unittest.TestCase):
-    """A hanging process, and a process that is only slow."""
+    """Tests with a hanging process and with a process that is only slow."""
 
     def patience(self, code, seconds):
         with subprocess.Popen([sys.executable, '-c', code]) as child:
@@ -237,7 +237,7 @@ class Standing(unittest.TestCase):
 
 
 class Running(unittest.TestCase):
-    """Programs of a build that exists only for the case."""
+    """Tests with programs of a build that exists only for the case."""
 
     def setUp(self):
         self.build = parts.make_builds()['plain']
@@ -345,7 +345,7 @@ class Running(unittest.TestCase):
         self.assertEqual([programs.index(p) for p in plan.queue], [4, 2, 0, 3, 1])
 
     def test_the_cores_that_a_program_wants_are_its_running_and_runnable_threads(self):
-        """The programs end when both have been seen, or after a minute."""
+        """The programs end when the test has seen both of them, or after a minute."""
         spins, sleeps, seen = [], [], self.build.folder / 'seen'
         until_seen = ('import os, time\nend = time.monotonic() + 60\n'
                       f'while not os.path.exists("{seen}") and time.monotonic() < end: ')

@@ -123,7 +123,7 @@ for measured, details in CASES.items():
 
 
 class Calls(unittest.TestCase):
-    """Names that make an edge between two files, and names that make none."""
+    """Tests of names that make an edge between two files, and of names that make none."""
 
     def callees(self, text):
         tree = {'svc/a/from.c': text, 'svc/a/to.c': defines('wanted') + SHARED}
@@ -162,7 +162,7 @@ class Calls(unittest.TestCase):
 
 
 class Headers(unittest.TestCase):
-    """Headers that may contain a declaration."""
+    """Tests of headers that may contain a declaration."""
 
     def strays(self, header, source, more=None):
         tree = {header: 'int x(void);\n', source: defines('x'), **(more or {})}

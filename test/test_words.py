@@ -140,7 +140,8 @@ class Drawn(unittest.TestCase):
 
 
 def run(*arguments):
-    """Returns the exit code. Drops the printed lines, which are no output of this test."""
+    """Returns the exit code of words.py. Drops the printed lines, which are not part of this test's
+    output."""
     with contextlib.redirect_stdout(io.StringIO()):
         return words.main(arguments)
 

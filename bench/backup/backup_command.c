@@ -14,8 +14,9 @@ struct backup_arguments {
     bool is_virtual, is_fast_rate, is_quick, is_check, is_json;
     const char *grid, *digits, *jitter, *problem, *times, *rules, *transport;
     uint32_t absence;
-    uint64_t seeds;   /* number of first seeds that are run; 0: all seeds of the grid */
-    uint64_t unit_ms; /* real time of a unit of time; 0: 20 ms */
+    /* number of seeds of the grid that are run, the first ones; 0: all seeds of the grid */
+    uint64_t seeds;
+    uint64_t unit_ms; /* real duration in ms of one unit of time; 0: 20 ms */
 };
 
 enum {
@@ -209,8 +210,8 @@ static bool is_live_rule(const struct grid_rule *rule)
     return !rule->has_second && rule->rule != BACKUP_BEFORE;
 }
 
-/* Reduces the whole grid to a live run: three step times (calm workers, one slow worker, jitter)
- * and, without --rules, three rules. */
+/* Reduces the whole grid to the settings of a live run: three step times (calm workers, one slow
+ * worker, jitter) and, without --rules, three rules. */
 static int grid_make_live(const struct backup_arguments *a, struct grid *ret_grid)
 {
     size_t times = 0;

@@ -1,5 +1,5 @@
 /* Measures the time of decisions. Owns the state of one job and the list of times. The measured
- * time excludes the events around a decision. */
+ * time does not include the events before and after a decision. */
 #include "bench/backup/decisions.h"
 
 #include <errno.h>

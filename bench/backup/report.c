@@ -1,5 +1,5 @@
-/* Prints rows, the table of ratios, figures with bars, and checks. Must never leave out a missed
- * target: its time counts as the grid's time_unreached. */
+/* Prints rows, the table of ratios, figures with bars, and checks. Must never leave out a run that
+ * misses its target: such a run counts with the grid's time_unreached. */
 #include "bench/backup/report.h"
 
 #include <errno.h>

@@ -14,11 +14,11 @@ struct study {
     const struct digits *digits;
     const struct jitter *jitter;
     uint32_t absence;
-    /* results of all runs; index: problem, times, straggler, rule, seed */
+    /* results of all runs; the index is computed from problem, times, straggler, rule and seed */
     struct virtual_result *results;
 };
 
-/* Ratios of a rule to the best static k of each row, over rows and seeds. */
+/* Ratios of a rule's times to the times of the best static k of each row, over rows and seeds. */
 struct study_cell {
     size_t count;
     double mean; /* geometric mean of the ratios */

@@ -1,5 +1,5 @@
-/* Counts allocations of processes. A library is preloaded into this program, and all
- * processes that it starts inherit the library. */
+/* Counts allocations of processes. A library is preloaded into this program, and is inherited by
+ * all processes that this program starts. */
 #ifndef GRADPOOL_BENCH_ALLOCATIONS_H
 #define GRADPOOL_BENCH_ALLOCATIONS_H
 

@@ -1,5 +1,5 @@
-/* `budget`: counts system calls, allocations and wake-ups for one GiB. Owns a service and one group
- * of workers (a crew) at a time. */
+/* `budget`: counts system calls, allocations and wake-ups for each GiB of gradients. Owns a service
+ * and one group of workers (a crew) at a time. */
 #include "bench/budget/allocations.h"
 #include "bench/budget/trace.h"
 #include "bench/commands.h"
@@ -16,7 +16,7 @@
 
 struct budget {
     uint32_t rounds;
-    uint64_t tensor_bytes; /* size of a tensor; 0: one run with 4 KiB, and one with 4 MiB */
+    uint64_t tensor_bytes; /* bytes of a tensor; 0: one run with 4 KiB, and one run with 4 MiB */
     uint32_t tensors;      /* number of tensors in a group */
     bool is_json, counts_allocations;
     struct service service;
@@ -101,7 +101,7 @@ static int count(const struct budget *o, struct crew *crew, struct counted *ret_
     return r;
 }
 
-/* Ends the output line, with or without counts of allocations. */
+/* Prints the end of the output line, with or without counts of allocations. */
 static void print_allocations(const struct budget *o, const struct counted *c, double gib)
 {
     const char *format = o->is_json ? ", \"lane_allocations_per_gib\": %.1f, "

@@ -98,7 +98,8 @@ static void follow(struct trace *t)
     }
 }
 
-/* Writes the result of the start to the pipe as one number, then traces. */
+/* Starts to trace, writes the result of the start to the pipe as one number, then counts system
+ * calls. */
 static void run(struct trace *t, int pipe_fd, const pid_t *servers, size_t servers_count,
                 const pid_t *workers, size_t workers_count)
 {

@@ -11,7 +11,9 @@ enum trace_role { TRACE_SERVER, TRACE_WORKER, TRACE_ROLES };
 
 struct trace_counts {
     uint64_t calls;
-    uint64_t memory_calls; /* mmap, munmap, mremap, brk, madvise: memory that grows or shrinks */
+    /* number of calls of mmap, munmap, mremap, brk and madvise, which change the memory of a
+     * process */
+    uint64_t memory_calls;
 };
 
 struct trace;

@@ -102,7 +102,8 @@ static int take_turn(struct comparison *c, size_t i, uint32_t rounds, bool count
     return r;
 }
 
-/* Accesses all memory, fills the caches, and measures the length of a round. */
+/* Runs the system so that all its memory is accessed and the caches are filled, and measures the
+ * length of a round. */
 static int warm_up(struct comparison *c, size_t i)
 {
     const struct compare_options *o = c->options;

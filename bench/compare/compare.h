@@ -1,4 +1,4 @@
-/* Compares systems: their turns alternate in one run. */
+/* Compares systems, whose turns alternate in one run. */
 #ifndef GRADPOOL_BENCH_COMPARE_H
 #define GRADPOOL_BENCH_COMPARE_H
 
@@ -13,7 +13,7 @@ struct compare_load {
 };
 
 struct compare_options {
-    uint32_t workers[COMPARE_CHOICES_MAX];          /* numbers of workers; 0 ends the list */
+    uint32_t workers[COMPARE_CHOICES_MAX];          /* numbers of workers; a 0 ends the list */
     struct compare_load loads[COMPARE_CHOICES_MAX]; /* an entry of 0 bytes ends the list */
     /* names of systems, separated by commas; NULL: all */
     const char *systems;

@@ -170,7 +170,7 @@ static int prepare(struct crew *crew, const struct segment *segment)
     return r < 0 ? r : hear_all(crew, "ready");
 }
 
-/* Reads "done CPU ELAPSED ROUND...". The round times of a server are ignored. */
+/* Reads the line "done CPU ELAPSED ROUND...". The round times of a server are ignored. */
 static int take_figures(struct crew *crew, uint32_t seat, struct segment *segment)
 {
     int r = hear(crew, seat, "done ");

@@ -19,8 +19,9 @@ struct system {
     const char *name, *transport;
     bool uses_service;    /* whether the system's server is the gradpool service */
     bool has_server_seat; /* whether the system's server is a process of the crew */
-    /* Whether results replace the gradients in memory. After r rounds a sum has then grown by the
-     * factor workers^(r-1). For powers of two this factor is exact until the exponent overflows. */
+    /* Whether results replace the gradients in memory. In this case a sum after r rounds has grown
+     * by the factor workers^(r-1), which for powers of two is exact until the exponent
+     * overflows. */
     bool is_in_place;
     bool takes_groups; /* whether the system can push many tensors in one call */
     /* Starts the processes and records each with crew_note(). -ENOENT: the system is not installed,
@@ -32,25 +33,27 @@ struct crew {
     const struct system *system;
     const struct service *service; /* the service, for systems that use it */
     uint32_t workers, seats;
-    char address[64]; /* address of this process, to which seats connect */
+    char address[64]; /* address of this process, to which the processes of the crew connect */
     char job[64];
     char folder[PATH_MAX]; /* temporary folder for systems that need one */
     int listen_fd;
     pid_t children[CREW_SEATS_MAX];
     size_t children_count;
-    /* streams from the processes; index: rank, the system's server last */
+    /* streams from the processes, indexed by rank; the last one is the stream of the system's
+     * server */
     FILE *in[CREW_SEATS_MAX];
-    char *line; /* last line that a seat has sent */
+    char *line; /* last line that a process of the crew has sent */
     size_t line_bytes;
     uint32_t next_round;
     bool is_up;
 };
 
-/* Rounds that run one after the other, and their figures. */
+/* Rounds that run one after the other, and the times of these rounds. */
 struct segment {
     uint32_t rounds;
-    const uint32_t *pause_us;              /* pause of each rank before each round; NULL: none */
-    uint64_t worker_cpu_ns, server_cpu_ns; /* this field and all later ones are results */
+    /* pause of each rank before each round, in us; NULL: no pauses */
+    const uint32_t *pause_us;
+    uint64_t worker_cpu_ns, server_cpu_ns; /* this field and all fields below are results */
     uint64_t elapsed_ns;                   /* elapsed time of the slowest worker */
     uint64_t wrong;
     uint64_t *round_ns; /* times of all rounds of all workers: workers * rounds values */

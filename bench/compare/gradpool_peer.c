@@ -15,7 +15,7 @@
 struct peer {
     gp_client *client;
     gp_job *job;
-    gp_item *items; /* one for each tensor: its gradient and its result */
+    gp_item *items; /* one item for each tensor, with the gradient and the result of the tensor */
     gp_request **requests;
     uint32_t tensors, rank;
     const struct gradpool_way *way;

@@ -16,7 +16,7 @@ void interpreter_prepare(const struct service *service)
     snprintf(path, sizeof path, "%s%s%s", BENCH_PACKAGE, others ? ":" : "", others ? others : "");
     setenv("GRADPOOL_ENDPOINT", service->endpoint, 1);
     setenv("PYTHONPATH", path, 1);
-    setenv("PYTHONDONTWRITEBYTECODE", "1", 1); /* a source tree must not get byte code */
+    setenv("PYTHONDONTWRITEBYTECODE", "1", 1); /* no byte code is written into a source tree */
     if (process_find_beside("../client/libgradpool.so", library, sizeof library) == 0)
         setenv("GRADPOOL_LIBRARY", library, 1);
 }

@@ -1,7 +1,8 @@
-/* Gradients whose sums are exact in any order (18 bits a value), so that all systems can have the
- * same check. One element in PATTERN_PERIOD is a stamp of round and place. So a result of an
- * earlier round or a block in the wrong place is detected. Stamps take almost no time; filling the
- * whole gradient takes long. */
+/* Gradients whose sums are exact in any order (each value has 18 bits), so that the results of all
+ * systems can be checked in the same way. One of PATTERN_PERIOD elements is a stamp, which depends
+ * on the round and on the position. A result of an earlier round or a block at the wrong position
+ * is therefore detected. Writing the stamps takes almost no time, writing a whole gradient takes
+ * long. */
 #ifndef GRADPOOL_BENCH_PATTERN_H
 #define GRADPOOL_BENCH_PATTERN_H
 

@@ -1,5 +1,5 @@
-/* Executes the requests of the conductor. Owns the socket and the round times; the system owns its
- * memory. */
+/* Executes the requests of the conductor. Owns the socket and the round times; the system owns the
+ * memory of gradients and results. */
 #include "bench/compare/seat.h"
 
 #include "bench/compare/pattern.h"

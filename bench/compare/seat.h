@@ -18,7 +18,7 @@
 
 struct seat {
     const char *address; /* name of the conductor's abstract socket, without the leading zero */
-    /* rank of a worker; the system's server has the number `workers`, and its gradient is NULL */
+    /* rank of a worker; the system's server has the number `workers`, and no gradient (NULL) */
     uint32_t rank;
     uint32_t workers;
 };
@@ -28,7 +28,8 @@ struct seat_work {
     int (*resize)(void *context, uint64_t bytes, uint32_t tensors, float **ret_gradient,
                   float **ret_result);
     int (*round)(void *context);
-    int (*settle)(void *context); /* ends the run after the clocks were read; may be NULL */
+    /* called after the clocks were read, to end the run; may be NULL */
+    int (*settle)(void *context);
 };
 
 /* Executes the conductor's requests. Returns after "quit" or at the end of the socket. */

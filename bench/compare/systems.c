@@ -58,9 +58,9 @@ static bool is_in_path(const char *program)
     return false;
 }
 
-/* Starts the ranks with mpirun. The ranks bind themselves to cores, as those of other systems do.
- * No launcher for other hosts is needed. Each mpirun has its own session folder, because two mpirun
- * processes that start at the same time would use the same folder. */
+/* Starts the ranks with mpirun. The ranks bind themselves to cores, as the workers of other systems
+ * do. No launcher for other hosts is needed. Each mpirun has its own session folder, because two
+ * mpirun processes that start at the same time would use the same folder. */
 static int start_mpi(struct crew *crew, const char *layer)
 {
     char program[PATH_MAX], workers[16];

@@ -15,8 +15,8 @@ const struct system *system_find(const char *name, const char *transport);
 struct gradpool_way {
     const char *transport;
     bool is_foreign;    /* gradients and results are in memory that gradpool did not allocate */
-    bool is_one_by_one; /* one request for each tensor, instead of one for all */
-    bool is_shuffled;   /* each worker has its own order of tensors */
+    bool is_one_by_one; /* one request for each tensor, instead of one request for all tensors */
+    bool is_shuffled;   /* each worker pushes its tensors in a different order */
 };
 
 int gradpool_start(struct crew *crew, const struct gradpool_way *way);

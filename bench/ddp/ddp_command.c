@@ -1,6 +1,6 @@
 /* `ddp`: trains with PyTorch's DistributedDataParallel. Turns in which gloo averages the gradients
- * alternate with turns in which gradpool does. Owns the service and the workers of both systems
- * (peers/ddp_worker.py). */
+ * alternate with turns in which gradpool averages them. Owns the service and the workers of both
+ * systems (peers/ddp_worker.py). */
 #include "bench/commands.h"
 #include "bench/compare/crew.h"
 #include "bench/compare/interpreter.h"

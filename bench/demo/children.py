@@ -1,8 +1,8 @@
 """Child processes of the demo: their JSON lines, logs, deadlines and ends.
 
-Every child runs in a separate session, so Ctrl-C reaches only the demo. When the demo ends, also
-by a crash, its children are killed. Grandchildren whose parent has ended become children of the
-demo."""
+Every child runs in a separate session, so Ctrl-C reaches only the demo. When the demo ends, even by
+a crash, its children are killed. Grandchildren whose parent has ended become children of the demo.
+"""
 import ctypes
 import json
 import os
@@ -93,8 +93,8 @@ def _die_with_parent():
 
 
 class Patience:
-    """A time limit that is extended while one of `children`, or a process that it has started,
-    prints or uses CPU, up to ten times `seconds`."""
+    """A time limit that is extended while one of `children`, or a process started by a child,
+    prints output or uses CPU time. The limit is extended up to ten times `seconds`."""
     MOST_TIMES = 10
 
     def __init__(self, seconds, children):
@@ -147,8 +147,8 @@ class Children:
 
     def wait(self, what, is_done, needed, timeout_s, watched=None):
         """Waits until is_done(). Raises Failed if `needed` made no progress for `timeout_s`, if one
-        of these children failed, or if all of them ended. `watched`: children whose progress is
-        checked in place of `needed`. Raises Interrupted after a signal."""
+        of these children failed, or if all `needed` children ended. `watched`: children whose
+        progress is checked in place of `needed`. Raises Interrupted after a signal."""
         patience = Patience(timeout_s, needed if watched is None else watched)
         while not is_done():
             now_s = time.monotonic()

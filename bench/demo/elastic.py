@@ -11,7 +11,7 @@ NAME, KIND = 'elastic', 'digits'
 WORKERS, WORKERS_MAX = 2, 3
 BATCH = 64
 ACCURACY = 0.95
-STEPS_BETWEEN = 100     # between two changes of the number of workers
+STEPS_BETWEEN = 100     # number of steps between two changes of the number of workers
 
 
 class Elastic:
@@ -42,7 +42,7 @@ class Elastic:
                 if e['event'] == 'workers' and e['rank'] == 0]
 
     def endings(self):
-        """Returns {rank: how the training has ended there}."""
+        """Returns {rank: how the training of this rank has ended}."""
         return {e['rank']: e['ending'] for e in self._runner.events if e['event'] == 'done'}
 
     def accuracy(self):
@@ -83,7 +83,7 @@ class Elastic:
             raise Failed(f'{NAME} ended with {process.returncode}:{self._runner.tail()}')
 
     def compare(self):
-        """Returns the counts of the reference, which trains in one process."""
+        """Returns the counts that the reference prints after its training in one process."""
         stage = self._stage
         reference = stage.children.start(f'reference-{NAME}', [
             sys.executable, stage.here / 'elastic_reference.py', KIND, '--data', stage.data,

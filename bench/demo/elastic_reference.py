@@ -1,7 +1,7 @@
-"""The training of the elastic job in one process, without gradpool: the gradients of all shares of
-each step, their weighted mean in rank order, the same optimizer. Compares the parameters of every
-worker after its last step, bit by bit, and counts the samples of each epoch. Prints one JSON
-line."""
+"""Repeats the training of the elastic job in one process, without gradpool: computes the gradients
+of all shares of each step, their weighted mean in rank order, and a step of the same optimizer.
+Compares the parameters of every worker after its last step, bit by bit, and counts the samples of
+each epoch. Prints one JSON line."""
 import argparse
 import collections
 import json

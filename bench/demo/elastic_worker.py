@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""One worker of the elastic job of the demo: a script with gradpool.elastic.Run.
+"""One worker of the elastic job of the demo: a script that uses gradpool.elastic.Run.
 
 `python3 -m gradpool.elastic` starts the workers. They print their progress in JSON lines, train
 until the demo creates the file `stop`, and then write their shares of all steps and their
@@ -56,7 +56,7 @@ class Log:
 
 def is_last(run, folder, epoch):
     """Returns whether the training is over. Workers differ by one step at most, so the first worker
-    chooses as last epoch one that no worker has reached."""
+    can choose a last epoch that no worker has reached."""
     end = folder / 'end'
     if run.is_first and (folder / 'stop').exists() and not end.exists():
         (folder / 'new').write_text(str(epoch + 2))

@@ -97,7 +97,7 @@ def wait_ready(runs):
 
 
 def wait_over(runs):
-    """Waits until all workers have finished. Raises Failed if one has ended in another way."""
+    """Waits until all workers have finished. Raises Failed if a worker has ended in another way."""
     workers = [worker for run in runs for worker in run.workers]
     runs[0].stage.children.wait('the training ends', lambda: all(w.last('done') for w in workers),
                                 workers, TRAIN_TIMEOUT_S)

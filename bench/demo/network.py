@@ -1,4 +1,5 @@
-"""Places of the demo's processes: all on this host, or on nodes. A node is a network namespace.
+"""Chooses where the processes of the demo run: all on this host, or on several nodes. A node is a
+network namespace.
 
 veth pairs connect the nodes to one bridge in a further namespace. The network of the host is not
 changed. All nodes have the same clock, files and process ids; only their networks differ."""

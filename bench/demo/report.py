@@ -6,7 +6,8 @@ import time
 
 PLAIN_EVERY_S = 5.0
 TTY_EVERY_S = 0.2
-CORES_A_SERVER = 1      # cores of a dedicated parameter server; a job has one for each worker
+# number of cores of a dedicated parameter server; a job has one server for each worker
+CORES_A_SERVER = 1
 
 
 class Progress:

@@ -93,8 +93,8 @@ def train(stage, phase, some_jobs, during=None, holds=()):
 
 
 def cut_link(stage, runs):
-    """Disconnects a node for a while, when all jobs train and the first has done a quarter of its
-    steps."""
+    """Disconnects a node for a while, when all jobs train and the first job has done a quarter of
+    its steps."""
     workers = [worker for run in runs for worker in run.workers]
     stage.children.wait('a quarter of the training', lambda: (
         all(run.reached(1) for run in runs) and any(run.reached(run.steps // 4) for run in runs)),
@@ -108,8 +108,9 @@ def cut_link(stage, runs):
 
 
 def disturb(stage, runs):
-    """Disturbs two jobs in training: moves all tasks of the first one to the other aggregator,
-    kills that process, and then writes the page. Returns the output of the move."""
+    """Disturbs two jobs in training: moves all tasks of the first job to the other aggregator,
+    kills this aggregator, and then writes the page about saved cores. Returns the output of the
+    move."""
     first, workers = runs[0], [worker for run in runs for worker in run.workers]
     service = stage.service
 
@@ -135,7 +136,8 @@ def disturb(stage, runs):
 
 
 def compare(stage, runs):
-    """Returns the number of wrong and of compared elements, against references of one process."""
+    """Returns the number of wrong and of compared elements, compared with references that train in
+    one process."""
     stage.progress.phase('reference')
     references = [run.start_reference() for run in runs]
     stage.children.wait('the references', lambda: all(r.last('compared') for r in references),

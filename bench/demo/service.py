@@ -21,7 +21,7 @@ class Service:
         self._processes = [children.start('service', network.inside(place.node, [
             program, 'serve', '--state-dir', self._state, '--listen', listen,
             '--aggregators', str(place.local_aggregators), '--orphan-timeout', '60',
-            # longer than the disconnection of the node
+            # longer than the time for which the node is disconnected
             '--worker-timeout', '10', '--aggregator-timeout', '10']))]
         if place.aggregator_nodes:
             self._wait_up(0)
@@ -102,8 +102,8 @@ class Service:
         return sum(len(a['lanes']) for a in self.status()['aggregators'])
 
     def stop(self):
-        """Runs `gradpool stop`, which ends the jobs, then the aggregators on all nodes, then the
-        coordinator. Returns the exit code."""
+        """Runs `gradpool stop`, which ends first the jobs, then the aggregators on all nodes, and
+        last the coordinator. Returns the exit code."""
         stopped = subprocess.run([self._program, 'stop', '--state-dir', self._state], text=True,
                                  capture_output=True, timeout=STOP_TIMEOUT_S, check=False)
         if stopped.returncode != 0:

@@ -1,5 +1,5 @@
-/* `durability`: measures the cost of copies of parameters, on another aggregator (--durability
- * replica) or in a worker. Turns with copies alternate with turns without. Owns the measured
+/* `durability`: measures the cost of copies of parameters on another aggregator (--durability
+ * replica) or in a worker. Turns with copies alternate with turns without copies. Owns the measured
  * service and the workers of each turn. */
 #include "bench/commands.h"
 #include "bench/lib/own_service.h"
@@ -15,7 +15,7 @@
 #define STATES_MAX 8
 #define STATE_BYTES_PER_ELEMENT 12 /* parameters and two moments (Adam) */
 #define LOAD_ELEMENTS 16
-#define COMPUTE_NS (5 * NS_PER_MS) /* emulated computing time; results are checked in this time */
+#define COMPUTE_NS (5 * NS_PER_MS) /* emulated computing time, in which the bench checks results */
 #define WARM_ITERATIONS 5
 
 enum { NONE, REPLICA, WORKER, KINDS };
@@ -23,7 +23,7 @@ static const char *const names[KINDS] = {"none", "replica", "worker"};
 static const enum gp_durability durabilities[KINDS] = {GP_DURABILITY_NONE, GP_DURABILITY_REPLICA,
                                                        GP_DURABILITY_WORKER};
 
-/* Figures of a round: medians or means of a turn. Lane time includes the lanes that store
+/* Figures of one round, as medians or means over a turn. Lane time includes the lanes that store
  * copies. */
 struct figures {
     double wall_ms, lane_cpu_ms, workers_cpu_ms;

@@ -12,7 +12,8 @@ static const char *const bars_names[] = {"feedback p50", "feedback p95", "speed"
                                          "wait of a stage"};
 
 struct bars_spec {
-    /* the best policy with the prefix `subject` is compared with the best one with `against` */
+    /* compares the best policy whose name begins with `subject` and the best policy whose name
+     * begins with `against` */
     const char *subject, *against;
     enum bars_figure figure;
     double limit;
@@ -62,7 +63,8 @@ static bool bars_is_policy(const char *name, const char *prefix)
            (name[length] == 0 || name[length] == '-' || name[length] == '/');
 }
 
-/* Returns the best figure of the policies with a prefix; NaN: none. */
+/* Returns the best figure of all policies whose name begins with the prefix; NaN: there is no such
+ * policy. */
 static double bars_best(const struct explore_rows *rows, const char *prefix,
                         enum bars_figure figure)
 {

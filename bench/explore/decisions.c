@@ -13,7 +13,7 @@
 struct decisions_run {
     struct scheduler *scheduler;
     struct decisions *result;
-    /* ids of running jobs are in [first_id, next_id) */
+    /* ids of running jobs are from first_id to next_id - 1 */
     uint32_t next_id, first_id;
     uint64_t now_ns, chance, step;
     double *times_us;

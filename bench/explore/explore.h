@@ -9,7 +9,8 @@ struct explore_row {
     const struct trial_stream *stream;
     struct world_policy policy;
     uint32_t seeds;
-    struct world_figures figures; /* means over the seeds, but waits_over and rests_over are sums */
+    /* means over the seeds; the counts waits_over and rests_over are sums */
+    struct world_figures figures;
 };
 
 struct explore_rows {
@@ -28,7 +29,7 @@ int explore_run_stages(const struct trial_stream *stream, struct explore_rows *r
 struct explore_bar {
     char text[128];
     double value, limit;
-    bool is_least; /* whether the limit is a minimum of the value; otherwise a maximum */
+    bool is_least; /* true: the limit is a minimum of the value; false: the limit is a maximum */
 };
 
 #define EXPLORE_BARS_MAX 16

@@ -17,7 +17,7 @@
 struct explore_arguments {
     const char *streams, *trace;
     bool simulates, has_stages, is_json, is_quick;
-    uint32_t seeds; /* number of seeds; 0: the number in each stream */
+    uint32_t seeds; /* number of seeds; 0: the number that each stream defines */
 };
 
 enum {

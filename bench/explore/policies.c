@@ -26,7 +26,7 @@ static struct world_policy *policies_add_fixed(struct world_policy *policies, si
 }
 
 /* Adds the policies that restart the whole job at each change. A restart takes the time given by
- * the stream, or a third of this time. Each of the two variants has two hold times. */
+ * the stream, or a third of this time. Each of these two variants is added with two hold times. */
 static void policies_add_restarts(struct world_policy *policies, size_t *count,
                                   const struct stream_costs *costs)
 {

@@ -1,5 +1,6 @@
-/* Times of strikes against workers and of ends of aggregators. These causes excuse a failure. The
- * time of the failure is compared, not the time of its detection. */
+/* Stores times of strikes (faults that the bench injects) against workers, and of ends of
+ * aggregators. Such a cause excuses a failure. The time of the failure is compared, not the time of
+ * its detection. */
 #ifndef GRADPOOL_BENCH_FAULTS_BLAME_H
 #define GRADPOOL_BENCH_FAULTS_BLAME_H
 
@@ -30,8 +31,8 @@ struct blame_losses {
     uint64_t still_ns;
 };
 void blame_ended(struct blame_losses *losses, uint64_t from_ns, uint64_t to_ns);
-/* Adds a time without progress: without a coordinator or with a stopped process, no copy can
- * begin or complete. */
+/* Adds a time without progress: while the coordinator is absent or a process is stopped, no copy
+ * can begin or complete. */
 void blame_stood_still(struct blame_losses *losses, uint64_t ns);
 /* Returns whether the failure may be a lost copy: two aggregators, owner and replica holder, ended
  * at most 15 s before `failed_ns`, and the second one ended before another copy was complete. */

@@ -33,7 +33,7 @@ static const char *const transports[] = {"shm", "tcp"};
 static bool is_elastic(size_t job) { return job >= ELASTIC; }
 static bool is_elastic_update(size_t job) { return job == JOBS - 1; }
 
-/* Alternates between copies on an aggregator and copies in a worker: at each start of a job. The
+/* At each start of a job, alternates between copies on an aggregator and copies in a worker. The
  * seed decides for an elastic job, which is not restarted. */
 static enum gp_durability durability_of(const struct company *c, size_t job)
 {
@@ -186,7 +186,8 @@ static bool have_all_results(const struct company *c, size_t job)
     return all;
 }
 
-/* Starts the first members together. Later calls start late workers, and restart ended ones. */
+/* Starts the first members together. Later calls start late workers, and restart members that have
+ * ended. */
 static int start_members(struct company *c, size_t job)
 {
     struct job *j = &c->jobs[job];
@@ -222,8 +223,8 @@ static bool was_hurt(const struct company *c, size_t job, uint32_t rank)
     return was_hurt_itself(c, job, 0, board) || was_hurt_itself(c, job, 1, board);
 }
 
-/* Returns whether the operator has drained all running lanes. The worker that declares a tensor
- * then gets an error and ends, and so does the other worker of the job. */
+/* Returns whether the operator has drained all running lanes. In this case the worker that declares
+ * a tensor gets an error and ends, and the other worker of the job ends, too. */
 static bool was_refused(const struct company *c, size_t job)
 {
     for (uint32_t rank = 0; rank < WORKERS_MAX; rank++) {
@@ -314,7 +315,7 @@ static void bury(struct company *c, size_t job, uint32_t rank)
     take_figures(c, job, rank);
 }
 
-/* Ends an elastic job if a member fails before all members have results, or with a lost state.
+/* Ends an elastic job if a member fails before all members have results, or if a state was lost.
  * Members without a result would wait for the failed one, and the others would continue. */
 static void break_elastic(struct company *c, size_t job, uint32_t rank)
 {

@@ -12,7 +12,7 @@
 
 /* number of jobs: sums over shm and tcp, update rules over shm and tcp, two elastic jobs */
 #define JOBS 6
-/* index of the first elastic job, which sums; the second one has an update rule */
+/* index of the first elastic job, which sums; the second elastic job has an update rule */
 #define ELASTIC 4
 #define PAIR 2 /* number of workers of a job that is not elastic */
 #define WORKERS_MAX MEMBERS_MOST
@@ -61,8 +61,8 @@ int company_tend(struct company *c, bool starts_anew);
 /* Sleeps until `until_ns` or until a worker ends. */
 void company_sleep(const struct company *c, uint64_t until_ns);
 size_t company_alive(const struct company *c);
-/* Sends all workers the order to end. Kills members without a result: their first round would
- * wait for members that end. */
+/* Sends all workers the order to end. Kills members that have no result yet, because their first
+ * round would wait for members that end. */
 void company_order_end(struct company *c);
 
 /* Returns whether strikes may hit the job. An elastic job is excluded until its first members have

@@ -1,6 +1,6 @@
-/* Ends of processes during `faults`, and the decision which of them are crashes. The coordinator
- * logs the ends of its children; the bench waits for the other processes of the service. A
- * status is an exit code, or 128 + signal. */
+/* Records the ends of processes during `faults`, and decides which of them are crashes. The
+ * coordinator logs the ends of its children; the bench waits for the other processes of the
+ * service. A status is an exit code, or 128 + signal. */
 #ifndef GRADPOOL_BENCH_FAULTS_ENDS_H
 #define GRADPOOL_BENCH_FAULTS_ENDS_H
 
@@ -21,7 +21,8 @@ struct ends {
         bool was_struck; /* whether the bench struck the process */
         bool is_leaving; /* whether the bench asked the process to end (planned end) */
     } open[ENDS_OPEN_MAX];
-    /* number of log lines about failed starts of aggregators whose end is not logged yet */
+    /* number of failed starts of aggregators in the log for which the log does not contain the end
+     * yet */
     uint32_t excuses;
 };
 

@@ -49,7 +49,8 @@ struct conductor {
     char listen[HOSTILE_LISTEN_BYTES];
     pid_t leaving; /* pid of the aggregator that was ordered to end and still runs; 0: none */
     uint64_t random;
-    uint8_t ways[WAYS]; /* kinds of strikes left in this turn; each turn has every kind once */
+    /* kinds of strikes that are left in this turn; a turn has every kind once */
+    uint8_t ways[WAYS];
     uint32_t ways_left;
 };
 
@@ -85,8 +86,8 @@ static int be_calm(struct conductor *c, uint64_t until_ns)
 
 /* --- strikes --- */
 
-/* Returns an aggregator that is up. Returns none if only one is up, because the jobs need one
- * aggregator. */
+/* Returns an aggregator that is up. If only one aggregator is up, returns none, because the jobs
+ * need this aggregator. */
 static pid_t some_aggregator(struct conductor *c)
 {
     pid_t pids[SERVICE_PROCESSES_MAX];
@@ -289,7 +290,8 @@ static int resize_elastic(struct conductor *c)
     return 0;
 }
 
-/* Begins a move shortly before the next strike, so that strikes also hit moves. */
+/* Begins a move of tasks shortly before the next strike, so that strikes also happen during
+ * moves. */
 static int move_somebody(struct conductor *c)
 {
     uint32_t chance = draw(c, 1 << 16);
@@ -342,7 +344,7 @@ static void end_hostile(struct conductor *c)
     c->result->crashes += c->hostile.crashes;
 }
 
-/* Draws a kind of strike. Each kind is drawn once before any is repeated. */
+/* Draws a kind of strike. Each kind is drawn once before any kind is repeated. */
 static uint32_t draw_way(struct conductor *c)
 {
     if (c->ways_left == 0) {
@@ -433,7 +435,7 @@ static int train(struct conductor *c)
         r = rage(c);
     end_hostile(c);
     roam_end(&c->roam);
-    snapshots_end(&c->snapshots); /* the snapshot's job must still exist */
+    snapshots_end(&c->snapshots); /* at this point the snapshot's job must still exist */
     int ended = let_end(c);
     drains_end(&c->drains); /* a drain that waits for a rank ends with the last job */
     take_operated(c);

@@ -6,7 +6,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FAULTS_LONG_S 60 /* shorter runs have shorter attacks, and longer pauses of workers */
+/* shorter runs (in seconds) have shorter attacks, and longer pauses of workers */
+#define FAULTS_LONG_S 60
 
 struct faults {
     uint64_t seconds, seed;
@@ -20,7 +21,7 @@ struct faults_result {
     uint64_t retired;        /* number of planned ends of aggregators (SIGTERM) */
     uint64_t attacks;        /* attacks of the hostile tenant */
     uint64_t attack_kinds;   /* number of kinds of attack that took effect */
-    uint64_t rounds_elastic; /* rounds of elastic jobs, included in `rounds` */
+    uint64_t rounds_elastic; /* number of rounds of elastic jobs, which `rounds` includes */
     /* number of times that a member joined again; number of successful resizes */
     uint64_t comings, resizes;
     uint64_t drains, undone;    /* numbers of drained aggregators and of undone drains */
@@ -29,9 +30,9 @@ struct faults_result {
     uint64_t snapshots_refused; /* refused snapshots with a reason */
     uint64_t hangs;             /* number of calls that returned over 2 s after their deadline */
     uint64_t errors;            /* errors that workers' calls returned */
-    /* errors about lost copies after the ends of owner and replica holder */
+    /* number of errors about lost copies after the ends of owner and replica holder */
     uint64_t copies_lost;
-    uint64_t unnamed; /* errors and refusals whose text names no cause */
+    uint64_t unnamed; /* number of errors and refusals whose text names no cause */
     uint64_t crashes; /* unexpected ends of processes */
     uint64_t longest_wait_ns;
 };

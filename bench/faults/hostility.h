@@ -1,4 +1,4 @@
-/* A hostile tenant beside the jobs of `faults`: a separate process with its own key and the
+/* Runs a hostile tenant beside the jobs of `faults`: a separate process with its own key and the
  * quotas that every tenant has (gradpool-bench-hostile). */
 #ifndef GRADPOOL_BENCH_FAULTS_HOSTILITY_H
 #define GRADPOOL_BENCH_FAULTS_HOSTILITY_H

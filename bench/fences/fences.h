@@ -25,8 +25,8 @@ struct fences_row {
     struct visited visited;
 };
 
-/* Returns the median over the runs of the figure beside the load divided by the figure beside the
- * control. */
+/* Returns the figure measured beside the load, divided by the figure measured beside the control,
+ * as the median over the runs. */
 double fences_ratio(const struct fences_row *row, enum figure figure);
 
 /* report.c: prints tables, or lines of JSON. */
@@ -34,8 +34,8 @@ void fences_print_begin(bool is_json);
 void fences_print_row(const struct fences_row *row, bool is_json);
 void fences_print_visits(const struct visited *alone, const struct fences_row *rows, size_t count,
                          bool is_json);
-/* Prints the number of bars that are met, and the names of all other bars. Returns whether all are
- * met. */
+/* Prints the number of bars (limits) that are met, and the names of all other bars. Returns whether
+ * all bars are met. */
 bool fences_print_end(const struct fences_row *rows, size_t count, bool is_json);
 
 #endif

@@ -20,7 +20,8 @@
 
 struct fences {
     bool is_quick, is_json;
-    const char *loads, *transport; /* only these loads, only this transport; NULL: all */
+    /* names of the loads and the transport that are measured; NULL: all */
+    const char *loads, *transport;
     uint32_t runs;
     char listen[HOSTILE_LISTEN_BYTES];
     char victim_key[KEY_PATH_BYTES], operator_key[KEY_PATH_BYTES];
@@ -194,7 +195,8 @@ static int run_all(struct fences *f)
     return r;
 }
 
-/* Warns if other processes use the cores: they change both figures of a ratio and delay visits. */
+/* Warns if other processes use the cores, because such processes change both figures of a ratio and
+ * delay visits. */
 static void warn_of_others(void)
 {
     double load = 0;

@@ -1,5 +1,5 @@
-/* The load beside the victim, or the load's control: one process with a lower priority, so that
- * the victim has the same part of the cores beside load and control. */
+/* Runs the load beside the victim, or the control of this load. Each is one process with a lower
+ * priority, so that the victim has the same part of the cores in both cases. */
 #ifndef GRADPOOL_BENCH_FENCES_LOAD_H
 #define GRADPOOL_BENCH_FENCES_LOAD_H
 

@@ -1,5 +1,5 @@
-/* Requests of other users to the coordinator during a load: a new job, `status`, the removal of a
- * tenant. */
+/* Measures requests of other users to the coordinator during a load: a new job, `status`, the
+ * removal of a tenant. */
 #ifndef GRADPOOL_BENCH_FENCES_VISITS_H
 #define GRADPOOL_BENCH_FENCES_VISITS_H
 

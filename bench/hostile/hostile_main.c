@@ -1,8 +1,7 @@
-/* A tenant that attacks the service. The program runs random attacks, each once before any is
- * repeated, or one named attack. Each attack is a process, which is killed at the end of its time;
- * a pause follows. Owns the process of the attack. Prints a line with name and count after each
- * attack, and "ready" when a named attack has begun. SIGTERM ends the program after the next
- * line. */
+/* A tenant that attacks the service. The program runs all attacks in random order repeatedly, or
+ * one named attack. Each attack is a process, which is killed at the end of its time; a pause
+ * follows. Owns the process of the attack. Prints a line with name and count after each attack, and
+ * "ready" when a named attack has begun. SIGTERM ends the program after the next line. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"

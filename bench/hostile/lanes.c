@@ -270,7 +270,7 @@ static void scribble(struct tenant *t)
         return;
     for (int i = 0; i < 4096; i++) {
         uint32_t at = tenant_draw(t, (uint32_t)((end - first) / sizeof(uint32_t)));
-        /* every fourth value goes to the first lines, which contain the counters */
+        /* every fourth value is written to the first cache lines, which contain the counters */
         volatile uint32_t *word = (volatile uint32_t *)first + (i % 4 ? at : at % 128);
         *word = tenant_draw(t, UINT32_MAX);
     }

@@ -79,7 +79,7 @@ bool tenant_join(struct tenant *t, struct channel *ch, const char *job, uint32_t
     join.workers = workers;
     join.node = (char *)"hostile";
     join.pid = (uint32_t)getpid();
-    /* sometimes sends no identity, so the service has to detect the worker's end */
+    /* sometimes the request has no identity, so the service has to detect the worker's end */
     if (tenant_draw(t, 4) > 0) {
         join.pid_namespace = process_namespace();
         join.identity = process_identity(join.pid);

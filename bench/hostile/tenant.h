@@ -25,17 +25,17 @@ struct tenant {
 struct attack {
     const char *name;
     uint32_t slots; /* length of the attack in time slots */
-    uint64_t begun; /* number of requests at which the attack has its full effect */
+    uint64_t begun; /* number of requests after which the attack has its full effect */
     void (*run)(struct tenant *t);
 };
 
 /* Limits of each attack. Only one attack runs at a time. */
 #define PLANS 32
 #define LISTS 32
-#define HALVES 8 /* messages of 16 MiB each, which the coordinator may buffer */
+#define HALVES 8 /* number of messages of 16 MiB each, which the coordinator may buffer */
 #define GREETINGS 96
 #define STORMS 8
-#define UNTOUCHED 160 /* regions of 1 TiB: together more than an address space */
+#define UNTOUCHED 160 /* number of regions of 1 TiB, which together exceed an address space */
 #define LENDS 4
 #define PUNCHED_RANKS 4
 #define WIDE 256 /* number of ranks in one job */

@@ -55,7 +55,8 @@ static struct keeper *keeper_of(const char *path)
     return NULL;
 }
 
-/* Starts the keeper. If the start fails, measurements go on, but a signal leaves the folder. */
+/* Starts the keeper. If the start fails, measurements continue, but after a signal the folder
+ * remains. */
 static void keep(const char *path)
 {
     struct keeper *k = keeper_of("");

@@ -120,7 +120,7 @@ uint64_t process_resident_bytes(pid_t pid)
     return sscanf(text, "%*u %llu", &pages) == 1 ? pages * (uint64_t)sysconf(_SC_PAGESIZE) : 0;
 }
 
-/* Parses /proc/PID/stat. The name in parentheses may contain any characters, also parentheses. */
+/* Parses /proc/PID/stat. The name in parentheses may contain any characters, even parentheses. */
 static pid_t parent_of(const char *pid)
 {
     char path[64], text[512];

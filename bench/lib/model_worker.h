@@ -11,7 +11,8 @@ struct model_worker {
     const char *job;
     uint32_t rank, workers;
     const struct model *model;
-    double bytes_scale; /* bytes of a tensor here, divided by its bytes in the model */
+    /* number of bytes of a tensor in this run, divided by its number of bytes in the model */
+    double bytes_scale;
     /* model_worker_come() sets all fields from here on */
     gp_client *client;
     gp_job *membership;

@@ -44,10 +44,10 @@ bool service_has_ended(const struct service *s);
 int service_end(struct service *s);
 /* Moves the service's log to a folder that service_stop() does not remove. */
 int service_keep_log(const struct service *s, char *ret_path, size_t path_bytes);
-/* ends the service and removes its folder; may be called if the start failed */
+/* Ends the service and removes its folder. May be called even if the start failed. */
 void service_stop(struct service *s);
 
-/* Return the CPU time of the aggregators, and of the coordinator. */
+/* Returns the CPU time of the aggregators, or of the coordinator. */
 uint64_t service_lanes_cpu_ns(const struct service *s);
 uint64_t service_coordinator_cpu_ns(const struct service *s);
 

@@ -9,8 +9,8 @@
 
 struct sums {
     double live, simulated, predicted; /* mean losses */
-    /* with_prediction: jobs with a prediction; predicted_near: jobs with a prediction within 2
-     * points */
+    /* with_prediction: number of jobs with a prediction; predicted_near: number of jobs whose
+     * prediction is within 2 points of the measured loss */
     size_t jobs, near, with_prediction, predicted_near;
 };
 

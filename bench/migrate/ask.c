@@ -1,4 +1,4 @@
-/* Runs `gradpool` for the conductors of `migrate`. Owns the running process. */
+/* Runs commands of `gradpool` for the measurements of `migrate`. Owns the running process. */
 #include "bench/migrate/ask.h"
 
 #include "bench/lib/host.h"

@@ -55,7 +55,7 @@ int crowd_start(struct crowd *c, const struct trainee *plan)
     return r;
 }
 
-/* Reads the next message of a worker. If the worker has ended, there is none. */
+/* Reads the next message of a worker. Returns an error if the worker has ended. */
 static int hear(struct crowd *c, uint32_t rank, char *ret_word)
 {
     uint64_t deadline_ns = clock_now_ns() + PATIENCE_NS;

@@ -26,7 +26,8 @@ struct migrate {
     uint32_t migrations;
     uint32_t events[PLANNED_EVENTS]; /* number of planned events of each kind */
     uint64_t seed;
-    const char *transport, *mode;  /* only this transport, only this mode; NULL: all */
+    /* the only transport and the only mode that are measured; NULL: all */
+    const char *transport, *mode;
     enum gp_durability durability; /* copies of the lanes' state */
     bool is_json, is_quick;
     uint64_t failed, wrong;
@@ -176,7 +177,8 @@ static int start(struct migrate *m, const char *piece_max)
                                           .aggregators = "2",
                                           .scale = "off",
                                           .piece_max = piece_max,
-                                          /* long enough for a late aggregator on a busy machine */
+                                          /* time that suffices for a late aggregator on a busy
+                                           * machine */
                                           .aggregator_timeout = "10",
                                           /* The limit is high, because the state exists on both
                                            * lanes during a migration. */

@@ -28,8 +28,8 @@ struct planned_row {
     uint64_t state_bytes;                 /* parameters and moments of all jobs, on the lane */
     double iteration_ms;                  /* median of the jobs' medians, without an event */
     double event_ms;                      /* median time from the order to its end */
-    struct planned_longest near, control; /* near: in windows with an event; control: in other
-                                           * windows */
+    struct planned_longest near, control; /* `near`: in windows with an event; `control`: in windows
+                                           * without an event */
     uint64_t failed_rounds, wrong;
 };
 

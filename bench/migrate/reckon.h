@@ -11,7 +11,7 @@
 /* A window: the iterations from an order until shortly after its end. */
 struct migrate_window {
     uint32_t first, last;
-    bool migrates; /* whether the order moves tasks; otherwise the order has no effect */
+    bool migrates; /* true: the order moves tasks; false: the order has no effect */
     bool stands;   /* whether all workers stopped for the migration, in iteration `stood_in` */
     uint32_t stood_in;
     double answer_ms; /* time from order to answer, for live migrations */

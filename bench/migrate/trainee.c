@@ -18,7 +18,8 @@
 
 #define WAIT_MS 20000
 #define ORDER_WAIT_MS 120000
-#define FIRST_PART 2 /* index of the first part in `tensors`; before: 0 the order, 1 the load */
+/* index of the first part in `tensors`; index 0 is the order, index 1 the load */
+#define FIRST_PART 2
 #define TENSORS_MAX (FIRST_PART + TRAINEE_PARTS_MAX)
 
 struct worker {
@@ -29,8 +30,9 @@ struct worker {
     bool is_anew;
     gp_tensor *tensors[TENSORS_MAX];
     size_t tensors_count;
-    float *drawn;              /* gradients of the load and of each part, for later use */
-    float *gradients, *values; /* gradients and results of the order, the load and all parts */
+    float *drawn; /* gradients of the load and of each part, computed in advance */
+    /* gradients and results of three kinds of tensors: the order, the load, and all parts */
+    float *gradients, *values;
 };
 
 static int complain(const struct worker *w, const char *what, int code)
@@ -312,7 +314,7 @@ static int obey(struct worker *w, enum trainee_order order)
         return 0;
     if (order == TRAINEE_PAUSE)
         return pause_until_told(w);
-    note_results(w, w->iteration); /* reads the results before their memory is freed */
+    note_results(w, w->iteration); /* the results are read before their memory is freed */
     return order == TRAINEE_END ? -ECANCELED : restart(w);
 }
 

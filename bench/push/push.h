@@ -17,10 +17,11 @@ struct push_options {
     uint32_t slow_rank;  /* this rank sleeps ten times as long; UINT32_MAX: no rank */
     uint64_t seed;
     uint32_t timeout_ms;
-    bool is_mean, is_foreign;      /* foreign: memory that is not from gp_alloc() */
-    bool is_in_place, is_shuffled; /* shuffled: every rank pushes the tensors in another order */
+    /* is_foreign: gradients are in memory that is not from gp_alloc() */
+    bool is_mean, is_foreign;
+    bool is_in_place, is_shuffled; /* is_shuffled: every rank pushes the tensors in another order */
     bool skips_check;
-    bool is_verbose; /* prints a line for each round, for tests that wait for a round */
+    bool is_verbose; /* whether to print a line for each round, for tests that wait for a round */
     bool is_json;
 };
 
@@ -28,8 +29,8 @@ struct push_options {
  * reason, on standard error. Returns 1 if the worker failed or elements were wrong. */
 int push_report(const struct push_options *options);
 
-/* Forks options->workers workers and prints one line of totals. Returns 1 if any failed or was
- * wrong. */
+/* Forks options->workers workers and prints one line of totals. Returns 1 if a worker failed or a
+ * result was wrong. */
 int local_run(const struct push_options *options);
 
 #endif

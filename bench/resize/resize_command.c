@@ -28,12 +28,12 @@ struct resize {
     struct resize_plan plan;
     pid_t pids[RESIZE_WORKERS];
     uint32_t cycles;
-    const char *transport; /* only transport that is measured; NULL: both */
+    const char *transport; /* only transport that is measured; NULL: both transports */
     bool is_json;
     uint64_t wrong;
 };
 
-/* Pauses in ms, of one transport. */
+/* Pauses in ms, measured over one transport. */
 struct pauses {
     double growths[CYCLES_MAX], shrinks[CYCLES_MAX], steps[RESIZE_STEPS_MAX];
     size_t count, steps_count;

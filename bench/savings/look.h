@@ -15,7 +15,8 @@ struct look {
         uint32_t lane;       /* number of the lane, constant over time */
         uint32_t aggregator; /* aggregator of the lane */
         uint32_t tasks;      /* number of tasks on the lane */
-        bool is_open;        /* open or closing: the lane has a core, with or without tasks */
+        /* true: the lane is open or closing, so it has a core, with or without tasks */
+        bool is_open;
         uint64_t cpu_ns;     /* CPU time of the lane's thread */
     } lanes[LOOK_LANES_MAX]; /* in the order of `gradpool status` */
 };
@@ -67,7 +68,7 @@ struct look_table {
 int look_at_tables(const struct service *service, const char *job, struct look_table *ret_tables,
                    size_t most);
 
-/* Parse the output of the commands. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
+/* Parses the output of a command. -ENODATA: no lanes; -E2BIG: too many; -EBADMSG: not JSON. */
 int look_parse_lanes(const char *text, struct look *ret_look);
 int look_parse_aggregators(const char *text, pid_t *ret_pids, size_t most);
 int look_parse_jobs(const char *text, struct look_job *ret_jobs, size_t most);

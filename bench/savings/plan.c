@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define FORWARD_PART (1.0 / 3)
-/* Fraction of a turn in which jobs arrive. In the same fraction at the end of the turn jobs
- * leave. */
+/* Fraction of a turn in which jobs arrive. Jobs leave in the same fraction of the turn at its
+ * end. */
 #define COMING_PART 0.25
 #define ROUNDS_LEAST 8
 #define WARM_ROUNDS 2

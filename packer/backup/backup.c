@@ -86,8 +86,8 @@ static void backup_forget(struct backup *b)
     backup_replaced(b);
 }
 
-/* Sets the pointers of the state, which is one allocation. If `b` is NULL, only returns the needed
- * bytes. */
+/* Sets the pointers of the state, which is one allocation. Returns the needed bytes; if `b` is
+ * NULL, does nothing else. */
 static size_t backup_place(struct backup *b, const struct backup_options *o)
 {
     size_t n = o->workers, bytes[] = {sizeof *b,

@@ -34,7 +34,7 @@ enum backup_rule {
     BACKUP_STATIC, /* the round closes at its k-th gradient */
     /* closes the round when more gradients no longer pay; decides at each arrival */
     BACKUP_AUTO,
-    BACKUP_BEFORE, /* uses the estimates of BACKUP_AUTO, but chooses k before the round */
+    BACKUP_BEFORE, /* like BACKUP_AUTO, but chooses k before the round */
     /* before the round, chooses the k with the largest gain per time, from losses and rate */
     BACKUP_DBW,
     /* before the round, chooses the k with the largest k per time; reads no gradient */
@@ -53,7 +53,8 @@ struct backup_options {
     enum backup_rule rule;
     enum backup_rate rate;
     uint32_t workers; /* number n of workers, from 1 to BACKUP_WORKERS_MAX */
-    /* STATIC: number of gradients that close a round; ADASYNC: k of the first round; else 0 */
+    /* for STATIC: number of gradients that close a round; for ADASYNC: k of the first round; else
+     * 0 */
     uint32_t k;
     uint32_t least; /* smallest number of gradients that closes a round; 0: BACKUP_LEAST */
     /* after this many rounds without a rank, a round waits for the rank; 0: BACKUP_ABSENCE */
@@ -67,27 +68,30 @@ struct backup_measure {
     uint32_t inputs; /* number of gradients in the mean */
     double squares;  /* sum of |g_i|^2 over the gradients of the round */
     double mean;     /* |g|^2, the squared norm of the mean gradient */
-    double product;  /* g times the mean of the previous round */
+    double product;  /* scalar product of g and the mean gradient of the previous round */
     double loss;     /* mean loss of the batches, for DBW and ADASYNC */
     double rate;     /* learning rate, for DBW */
 };
 
 enum backup_verb {
-    BACKUP_WAIT,  /* the round waits for the next arrival, or until `until_ns` */
+    BACKUP_WAIT,  /* the round waits for the next arrival, at most until `until_ns` */
     BACKUP_CLOSE, /* the round closes with all gradients that have arrived */
 };
 
 enum backup_reason {
-    BACKUP_REASON_ALL,     /* every rank has a gradient in the round */
-    BACKUP_REASON_GAIN,    /* the rule closed the round at an arrival */
-    BACKUP_REASON_MOMENT,  /* the rule closed the round at a time that it had set in `until_ns` */
-    BACKUP_REASON_ABSENCE, /* the round waited for a rank with a long absence, which has arrived */
+    BACKUP_REASON_ALL,    /* every rank has a gradient in the round */
+    BACKUP_REASON_GAIN,   /* the rule closed the round at an arrival */
+    BACKUP_REASON_MOMENT, /* the rule closed the round at a time that it had set in `until_ns` */
+    /* the round waited for a rank that was absent for many rounds, and this rank has arrived */
+    BACKUP_REASON_ABSENCE,
 };
 
 struct backup_decision {
     enum backup_verb verb;
     enum backup_reason reason; /* reason of a BACKUP_CLOSE */
-    uint64_t until_ns;         /* time of the next call, with BACKUP_WAIT; BACKUP_NEVER_NS: none */
+    /* with BACKUP_WAIT: time at which the caller calls backup_decide() again; BACKUP_NEVER_NS:
+     * none */
+    uint64_t until_ns;
     /* With BACKUP_WAIT: ranks that begin another gradient now, in ascending order; valid until the
      * next call. backup_decide() has already called backup_began() for these ranks. */
     const uint32_t *go_on;
@@ -146,8 +150,8 @@ void backup_closed(struct backup *backup, uint64_t now_ns);
 /* Reports the sums of the last closed round. Sums that are not finite are ignored. */
 void backup_measured(struct backup *backup, const struct backup_measure *measure);
 
-/* Reports a rank that joins in the open round; its earlier times are deleted. -EINVAL: out of
- * range. */
+/* Reports a rank that joins in the open round. The earlier times of the rank are deleted. -EINVAL:
+ * the rank is out of range. */
 int backup_joined(struct backup *backup, uint32_t rank, uint64_t now_ns);
 /* Reports a rank that has left or was lost. Its gradient in the open round does not count. */
 int backup_left(struct backup *backup, uint32_t rank);

@@ -16,9 +16,10 @@
  * column i - 1 the times of the i-th arrivals. */
 struct cells {
     uint32_t workers;
-    float *mean, *weight;          /* mean and weight of the times in each cell */
-    float *fit;                    /* result of the last cells_fit() */
-    float *row_part, *column_part; /* corrections of the last projections (Dykstra) */
+    float *mean, *weight; /* mean and weight of the times in each cell */
+    float *fit;           /* result of the last cells_fit() */
+    float *row_part,
+        *column_part; /* corrections of the last projections of rows and of columns (Dykstra) */
 };
 
 /* Returns the bytes of memory for a number of workers. */

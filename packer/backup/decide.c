@@ -25,7 +25,7 @@ static double usual_scale_ns(const struct backup *b)
 }
 
 /* Describes the gradient in progress of a rank. A straggler first ends its old gradient, then
- * begins one of the open round. */
+ * begins a gradient of the open round. */
 static struct backup_flight flight_of(const struct backup *b, const struct backup_rank *r,
                                       double usual_ns, uint64_t now_ns)
 {
@@ -96,7 +96,7 @@ static double rate_of_gain(const struct backup *b)
 }
 
 /* Returns whether more time adds more gain to this round than the same time would add in new rounds
- * (BACKUP_AUTO). `ret_until_ns`: end of the shortest such wait that the search finds;
+ * (BACKUP_AUTO). `ret_until_ns`: end of the shortest wait with this property that the search finds;
  * BACKUP_NEVER_NS while the gain is unknown. */
 static bool is_worth_waiting(const struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
@@ -135,8 +135,8 @@ static bool rank_may_go_on(const struct backup *b, const struct backup_rank *r)
     return r->is_member && !r->is_flying && r->counted > 0 && r->counted < b->options->gradients;
 }
 
-/* Returns whether the round gets enough gradients within `ns` even if no waiting rank begins
- * another gradient. */
+/* Returns whether the round gets the required number of gradients within `ns` even if no waiting
+ * rank begins another gradient. */
 static bool will_be_full(const struct backup *b, double ns)
 {
     return (double)b->counted + expected_within(b, ns) >= wanted_of(b) - 0.5;

@@ -89,7 +89,7 @@ static double signal_above(const struct gain_windows *windows, size_t i)
 }
 
 /* Returns the curvature c of the window, computed from the decrease of the product of two
- * successive mean gradients. The fewer the rounds, the closer is the result to 1. */
+ * successive mean gradients. With few rounds the result is close to 1. */
 static double curvature_of(const struct gain_windows *windows, const struct gain_window *w)
 {
     double signal = w->signal > 0 ? w->signal : 0;

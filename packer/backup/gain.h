@@ -10,14 +10,15 @@
 #include <stdint.h>
 
 #define GAIN_WINDOWS 5
-/* number of last rounds in the estimates of DBW, and in the means of k and of the round time */
+/* number of newest rounds that count in the estimates of DBW, and in the means of k and of the
+ * round time */
 #define GAIN_RECENT 20
 #define GAIN_NOISE_MAX 1000.0   /* maximum of the noise V/N */
 #define GAIN_CURVATURE_MAX 1.95 /* maximum of the curvature c for BACKUP_AUTO */
 #define GAIN_PRIOR_ROUNDS 5     /* weight of the assumption that the curvature c is 1, in rounds */
 #define GAIN_MADE_ROUNDS 8      /* minimum number of products from which `made` is computed */
 
-/* One round. `product`, `loss` and `rate` may be NAN. */
+/* Measured values of one round. `product`, `loss` and `rate` may be NAN. */
 struct gain_sample {
     double k;
     /* s, the factor on the learning rate: 1, or k/n if the rate is proportional to k */
@@ -41,10 +42,10 @@ double gain_weight(uint32_t count, uint32_t window);
 /* Estimated noise and curvature; valid if `is_known`. */
 struct gain {
     bool is_known;
-    /* V/N, from 0 to GAIN_NOISE_MAX; large if gradients differ much from rank to rank */
+    /* noise V/N, from 0 to GAIN_NOISE_MAX; large if gradients differ much from rank to rank */
     double noise;
     double curvature; /* c: curvature of the loss along a step, times the learning rate */
-    /* gain of the past rounds, measured without V and c, for s = 1; NAN: unknown (BACKUP_AUTO) */
+    /* gain of the past rounds for s = 1 (BACKUP_AUTO), measured without V and c; NAN: unknown */
     double made;
 };
 
@@ -58,7 +59,8 @@ double gain_value(const struct gain *gain, double step, double k);
 /* --- BACKUP_AUTO: five windows, no loss and no rate --- */
 
 struct gain_window {
-    /* running means of the samples; spread: variance of the samples of the squared norm N */
+    /* running means of the samples; `spread` is the variance of the samples of the squared norm
+     * N */
     double variance, signal, spread, mean, product;
 };
 

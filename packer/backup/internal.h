@@ -10,7 +10,7 @@
 #define BACKUP_FIRST_AUTO 2 /* number of first rounds that wait for all ranks (BK8) */
 #define BACKUP_FIRST_DBW 5
 #define BACKUP_FIT_ROUNDS 5 /* number of rounds between two fits of the cells (BK9) */
-/* factor on the weights of all cells in each round, BACKUP_BEFORE */
+/* with BACKUP_BEFORE the weights of all cells are multiplied by this factor in each round */
 #define BACKUP_BEFORE_FORGET 0.97
 #define BACKUP_LOSS_WEIGHT 0.1 /* weight of the last loss in the mean of BACKUP_ADASYNC */
 
@@ -28,7 +28,7 @@ struct backup_estimates {
     struct gain_windows windows;
     struct gain_recent recent;
     struct gain gain;
-    double loss, first_loss; /* mean loss for BACKUP_ADASYNC; 0: unknown */
+    double loss, first_loss; /* mean loss for BACKUP_ADASYNC, now and at first; 0: unknown */
 };
 
 /* A gradient that may arrive in the open round. */
@@ -52,11 +52,12 @@ struct backup {
         /* number of rounds since the start or backup_restored(); stops at its maximum */
         measured_rounds;
     uint32_t counted, ranks_counted;
-    uint32_t k, former_k; /* k of the open round, 0: not chosen; k of the previous round */
+    uint32_t k,
+        former_k; /* `k` of the open round, 0: not chosen; `former_k` of the previous round */
     /* running means of 1/k and of the round time over GAIN_RECENT rounds */
     double k_inverse, round_ns;
     bool has_news; /* whether a gradient has arrived since the last decision */
-    bool is_held;  /* whether the open round waited for an absent rank */
+    bool is_held;  /* whether the open round has waited for an absent rank */
     struct backup_flight *flights;
     size_t flights_count;
     uint32_t *go_on;

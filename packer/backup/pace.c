@@ -1,11 +1,11 @@
-/* Mean times of ranks, and the distribution of durations. Must never call the math library in
- * pace_survival(), which runs for each absent rank and each time of a search. README.md: BK5,
- * BK6. */
+/* Computes the mean time of each rank's gradients, and the distribution of their durations. Must
+ * never call the math library in pace_survival(), which runs for each absent rank and each time of
+ * a search. README.md: BK5, BK6. */
 #include "packer/backup/pace.h"
 
 #include <string.h>
 
-/* edges[i] is 2^(i/12): lower edges of the bins between a ratio of 1 and 2 */
+/* edges[i] is 2^(i/12), the lower edge of bin i of the bins from ratio 1 to ratio 2 */
 static const double edges[PACE_OCTAVE + 1] = {
     1.0,
     1.0594630943592953,

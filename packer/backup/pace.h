@@ -1,7 +1,7 @@
-/* pace: durations of gradients. Each rank has a mean time, its scale. One curve has the
- * distribution of the durations of all ranks, each divided by the scale of its rank. PURE: the
- * caller owns the states; a rank is all zeros at first, a curve is initialized by
- * pace_curve_init(). README.md: BK5, BK6. */
+/* pace: durations of gradients. Each rank has a mean time, its scale. One curve describes the
+ * durations of all ranks, each divided by the scale of its rank. PURE: the caller owns the states;
+ * a rank is all zeros at first, a curve is initialized by pace_curve_init(). README.md: BK5,
+ * BK6. */
 #ifndef GRADPOOL_PACKER_BACKUP_PACE_H
 #define GRADPOOL_PACKER_BACKUP_PACE_H
 
@@ -9,27 +9,29 @@
 #include <stdint.h>
 
 #define PACE_BINS 96
-#define PACE_OCTAVE 12        /* number of bins for a factor of two */
-#define PACE_ONE 48           /* bin whose lower edge is one scale */
-#define PACE_KEEP 0.9         /* factor on the weight of earlier gradients, at each new one */
+#define PACE_OCTAVE 12 /* number of bins for a factor of two */
+#define PACE_ONE 48    /* bin whose lower edge is one scale */
+/* the weights of a rank's earlier gradients are multiplied by this factor at each new gradient */
+#define PACE_KEEP 0.9
 #define PACE_MEMORY_ROUNDS 30 /* number of rounds that the curve remembers */
 /* assumed remaining time of a gradient that already takes longer than the scale of its rank, in
  * units of this scale */
 #define PACE_OVERDUE 0.3
 
 struct pace_rank {
-    double time_ns;   /* computing time, also of interrupted gradients */
+    double time_ns;   /* computing time of the rank's gradients, including interrupted gradients */
     double gradients; /* number of gradients completed in that time */
 };
 
 /* Kaplan-Meier estimate over bins of duration/scale. */
 struct pace_curve {
-    double keep; /* factor on the weight of earlier observations, at each new one */
+    /* the weights of earlier observations are multiplied by this factor at each new observation */
+    double keep;
     double ended[PACE_BINS], observed[PACE_BINS];
-    /* part of the gradients that last longer than the lower edge of each bin; the last value is for
-     * the upper edge of the last bin */
+    /* fraction of the gradients that last longer than the lower edge of each bin; the last value is
+     * for the upper edge of the last bin */
     double survival[PACE_BINS + 1];
-    bool is_stale; /* whether an observation is missing in `survival` */
+    bool is_stale; /* whether `survival` lacks an observation */
 };
 
 /* Starts a curve without observations. `workers`: number of observations in a round. */
@@ -42,7 +44,8 @@ void pace_interrupted(struct pace_curve *curve, struct pace_rank *rank, double n
 double pace_scale_ns(const struct pace_rank *rank);
 /* Computes `survival` from all observations. */
 void pace_curve_fit(struct pace_curve *curve);
-/* Returns the share of gradients that take longer than `ratio` scales, from the last fit. */
+/* Returns the fraction of gradients that take longer than `ratio` times the scale of their rank, as
+ * computed by the last fit. */
 double pace_survival(const struct pace_curve *curve, double ratio);
 
 #endif

@@ -1,6 +1,6 @@
-/* Baselines for comparison: policies of other systems, and two simpler rules of loss. `serve
- * --policy` accepts the names of these policies, but the help does not list them. Only packer/ and
- * its tests use this header. */
+/* Baselines for comparison: placement policies of other systems, and two simpler rules that predict
+ * the loss of jobs. `serve --policy` accepts the names of these policies, but the help does not
+ * list them. Only packer/ and its tests use this header. */
 #ifndef GRADPOOL_PACKER_BASELINE_BASELINE_H
 #define GRADPOOL_PACKER_BASELINE_BASELINE_H
 

@@ -54,7 +54,7 @@ static bool cycle_holds(const struct cycle *cycle, const struct packer_resident 
 }
 
 /* Returns the largest lane time that the job may have beside the residents. Uses bisection, because
- * a formula would need many cases. Negative: the job may have none. */
+ * a formula would need many cases. Negative: the job may not use the lane. */
 static double cycle_room_ns(const struct packer_resident *residents, size_t count,
                             const struct packer_timing *job)
 {

@@ -3,7 +3,7 @@
 #include "packer/baseline/baseline.h"
 
 /* Number of elements above which a tensor is split. If pieces are smaller than
- * PACKER_PIECE_BYTES_MAX, the number is smaller in proportion. */
+ * PACKER_PIECE_BYTES_MAX, this limit is smaller in proportion. */
 #define BIG_TENSOR_ELEMENTS 1000000
 #define KEY_FACTOR 9973
 

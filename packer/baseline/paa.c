@@ -19,8 +19,8 @@ struct paa {
     size_t lanes_count;
     uint64_t mean_bytes;
     uint64_t tiny_bytes;
-    uint64_t *lane_bytes;  /* bytes of the job on each lane, in this call */
-    uint64_t *lane_keys;   /* number of ranges of tensors on each lane, in this call */
+    uint64_t *lane_bytes;  /* number of bytes of the job on each lane, counted in this call */
+    uint64_t *lane_keys;   /* number of ranges of tensors on each lane, counted in this call */
     struct sized *tensors; /* all tensors, the largest first */
     struct sized *lanes;   /* buffer of put_large(), sorted, the emptiest first */
 };
@@ -68,7 +68,8 @@ static size_t smallest(const struct paa *paa, const uint64_t *values,
     return best;
 }
 
-/* Returns the fullest lane that stays within the mean. If no lane does, returns the emptiest. */
+/* Returns the fullest lane that stays within the mean number of bytes. If no lane stays within the
+ * mean, returns the emptiest lane. */
 static size_t best_fit(const struct paa *paa, const struct placement_need *need)
 {
     size_t best = paa->lanes_count;
@@ -114,8 +115,8 @@ static uint64_t gap_bytes(const struct paa *paa, size_t lane)
     return gap < memory ? gap : memory;
 }
 
-/* Fills one lane after the other up to the mean, the emptiest first. Best fit places the last
- * part. */
+/* Fills one lane after the other up to the mean, the emptiest lane first. The last part of the
+ * tensor is placed by best_fit(). */
 static int put_large(struct paa *paa, size_t tensor)
 {
     const struct packer_tensor *t = &paa->placement->request->tensors[tensor];

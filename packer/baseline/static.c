@@ -1,6 +1,6 @@
-/* Owns round-robin and hash, which use only the position or the name of a tensor. Baselines that
- * ignore the load. A lane without memory is an error; no other lane is tried. Sources of the rules:
- * README.md. */
+/* Owns round-robin and hash, which use only the position or the name of a tensor. These baselines
+ * ignore the load. If the chosen lane has no memory left, an error is returned, and no other lane
+ * is tried. Sources of the rules: README.md. */
 #include "packer/baseline/baseline.h"
 
 static int put_whole(struct placement *placement, size_t tensor, uint64_t lane)

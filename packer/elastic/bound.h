@@ -5,10 +5,11 @@
 #include <stdint.h>
 
 struct bound_case {
-    uint32_t slots; /* number of slots of the site, or of the equal part of a tenant */
+    /* number of slots of the site, or of the equal part of the slots that a tenant gets */
+    uint32_t slots;
     uint32_t ahead; /* sum of workers_min over this job and all jobs before it in the queue */
-    /* largest sum of workers_min over the jobs whose rest is overdue during the wait, with this
-     * job */
+    /* largest sum of workers_min over the jobs whose rest is overdue during the wait, including
+     * this job */
     uint32_t overdue;
     /* Number of jobs with workers_min above a quarter of the slots, among the jobs counted in
      * `ahead` and `overdue`. For bound_rest_ns() the number is one higher if a job with workers_min
@@ -21,7 +22,7 @@ struct bound_case {
     uint64_t rest_max_ns;
 };
 
-/* Returns the longest wait from the submission of a job to its start. Stages are not considered. */
+/* Returns the longest wait from the submission of a job to its start. The bound ignores stages. */
 uint64_t bound_arrival_ns(const struct bound_case *c);
 /* Returns the longest time from the start of a rest to the action GO_ON. */
 uint64_t bound_rest_ns(const struct bound_case *c);

@@ -38,8 +38,8 @@ static double curve_product(const double sums[6], size_t i, size_t k)
     return sums[places[i][k]] + (i == k ? RIDGE : 0);
 }
 
-/* Solves the equations of the parts in `active`, whose right sides are all 1. Elimination needs no
- * pivots, because the matrix is positive definite. */
+/* Solves the equations of the parts in `active`, whose right-hand sides are all 1. Elimination
+ * needs no pivots, because the matrix is positive definite. */
 static void curve_solve(const double sums[6], const size_t *active, size_t count, double *ret)
 {
     double m[PARTS][PARTS + 1];
@@ -62,7 +62,7 @@ static void curve_solve(const double sums[6], const size_t *active, size_t count
     }
 }
 
-/* Computes the shape with the parts in `mask`. False: a part would be negative. */
+/* Computes the shape with the parts in `mask`. Returns false if a part would be negative. */
 static bool curve_try(const double sums[6], unsigned mask, double ret_parts[PARTS])
 {
     size_t active[PARTS], count = 0;
@@ -120,8 +120,8 @@ void curve_init(struct curve *curve, struct curve_study *study)
     *curve = (struct curve){.study = study};
 }
 
-/* Returns the ratio of two step times, within limits: sums with larger terms would lose digits, and
- * a later subtraction of these terms would not be exact. */
+/* Returns the ratio of two step times, limited to a range: larger terms would cost the sums digits,
+ * and a later subtraction of these terms would not be exact. */
 static double curve_ratio(double step_s, double base_s)
 {
     double ratio = step_s / base_s;
@@ -130,8 +130,8 @@ static double curve_ratio(double step_s, double base_s)
     return ratio < CURVE_RATIO_MOST ? ratio : CURVE_RATIO_MOST;
 }
 
-/* Adds the equations of a job to its study (weight 1) or removes them (weight -1). Each equation
- * relates one point of the job to its first point. */
+/* Adds the equations of a job to its study (weight 1), or removes these equations (weight -1). Each
+ * equation relates one point of the job to its first point. */
 static void curve_weigh_points(struct curve *curve, double weight)
 {
     for (uint32_t i = 1; i < curve->count; i++) {

@@ -16,14 +16,15 @@ struct curve_shape {
 
 /* The shape of the speed curve that all jobs of a study share, fitted to all their points. */
 struct curve_study {
-    uint32_t id, jobs; /* jobs: number of jobs of the study that have not ended (roster.c) */
-    double sums[6];    /* weighted products of all equations: aa, ab, ad, bb, bd, dd */
+    uint32_t id,
+        jobs; /* jobs: number of jobs of the study that have not ended (counted by roster.c) */
+    double sums[6]; /* weighted products of all equations: aa, ab, ad, bb, bd, dd */
     struct curve_shape shape;
 };
 
 struct curve_point {
     uint32_t workers;
-    double step_s; /* median step time measured with these workers, without lane time */
+    double step_s; /* median step time measured with this number of workers, without lane time */
 };
 
 struct curve {
@@ -35,8 +36,8 @@ struct curve {
     uint32_t lanes; /* number of lanes; 0: lane time is ignored */
 };
 
-/* Sets the initial shape: of the step time of one worker 0.9 is split among workers, and 0.1 is
- * serial. */
+/* Sets the initial shape: nine tenths of the step time of one worker are split among the workers,
+ * and one tenth is serial. */
 void curve_study_init(struct curve_study *study, uint32_t id);
 /* Begins a curve without points. The study must exist longer than the curve. */
 void curve_init(struct curve *curve, struct curve_study *study);
@@ -45,9 +46,9 @@ void curve_init(struct curve *curve, struct curve_study *study);
  * workers on, the shape of the study. A time that is not positive is ignored. */
 void curve_add(struct curve *curve, uint32_t workers, double step_s);
 
-/* Returns the speed relative to one worker, f(w)/f(1); 0 for 0 workers. */
+/* Returns the speed relative to one worker, f(w)/f(1); it is 0 for 0 workers. */
 double curve_relative(const struct curve *curve, uint32_t workers);
-/* Returns the seconds of a step; 0: T(1) is unknown. */
+/* Returns the seconds of a step with this number of workers; 0: T(1) is unknown. */
 double curve_step_s(const struct curve *curve, uint32_t workers);
 
 #endif

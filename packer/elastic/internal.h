@@ -6,14 +6,14 @@
 #include "packer/elastic/curve.h"
 #include "packer/elastic/scheduler.h"
 
-#define PACE_PROBES 31 /* number of newest probe times in the median */
+#define PACE_PROBES 31 /* the median probe time is that of this number of newest probes */
 
 enum roster_phase { ROSTER_PROBING, ROSTER_SILENT, ROSTER_REPORTED };
 
 enum roster_slot_state { ROSTER_FREE, ROSTER_HELD, ROSTER_LEAVING, ROSTER_LOST };
 
 struct roster_tenant {
-    uint32_t id, slots; /* slots: number of slots whose worker is not leaving */
+    uint32_t id, slots; /* slots: number of slots with a worker that is not leaving */
 };
 
 /* Speed and failures of a job, and limits of its growth. */
@@ -24,7 +24,8 @@ struct roster_history {
     double cap_step_s; /* step time when the cap was set */
     /* number of workers before the last growth; 0: no growth, or its gain is measured */
     uint32_t grown_from;
-    /* step time before the last growth; promised ratio of the speeds after and before it */
+    /* step time before the last growth, and promised ratio of the speeds after and before this
+     * growth */
     double grown_from_step_s, promised;
     uint32_t failures; /* number of lost workers since the last completed step */
     uint64_t start_after_ns;
@@ -43,10 +44,11 @@ struct roster_job {
     uint32_t rung;
     uint64_t step;
     double value; /* last reported value; NaN: no report, or the worst value */
-    /* time of submission; of jobs with equal times, the first one in `jobs` was submitted first */
+    /* time of submission; of two jobs with equal times, the one submitted first comes first in
+     * `jobs` */
     uint64_t submitted_ns;
     uint64_t since_ns;   /* start of the present state */
-    uint64_t changed_ns; /* time of the last change of workers; the hold time starts here */
+    uint64_t changed_ns; /* time of the last change of workers, at which the hold time starts */
 };
 
 struct roster_slot {
@@ -59,7 +61,8 @@ struct pace {
     uint64_t probes_ns[PACE_PROBES];
     uint32_t count, next;
     uint64_t median_ns; /* median probe time; 0: no probe yet */
-    double resize_s;    /* smoothed time without steps during a change of workers, in seconds */
+    /* smoothed time in seconds in which a job makes no steps while its workers change */
+    double resize_s;
 };
 
 #define ROSTER_IDLE_MAX 1024 /* maximum number of studies without a job */
@@ -69,7 +72,8 @@ struct pace {
 struct roster_known {
     struct roster_tenant **tenants;
     size_t tenants_count;
-    struct curve_study **studies; /* those without a job by the end of their last job */
+    struct curve_study *
+        *studies; /* studies without a job are ordered by the end of their last job */
     size_t studies_count;
 };
 
@@ -89,7 +93,7 @@ struct needs_entry {
 struct scheduler {
     struct scheduler_options options;
     uint64_t now_ns;
-    struct roster_job **jobs; /* all jobs, sorted by time of submission */
+    struct roster_job **jobs; /* all jobs, in order of their submission */
     size_t jobs_count;
     struct growth_bid *bids;   /* buffer for all jobs */
     struct needs_entry *needs; /* buffer for all jobs */
@@ -122,7 +126,7 @@ void roster_place(struct scheduler *s, struct roster_job *job, uint32_t count);
 /* Adds a running worker on a free slot, without an action. */
 void roster_adopt(struct scheduler *s, struct roster_job *job, struct roster_slot *slot,
                   uint32_t rank);
-/* Appends LEAVE for the highest rank. */
+/* Appends the action LEAVE for the highest rank of the job. */
 void roster_ask_to_leave(struct scheduler *s, struct roster_job *job);
 void roster_ask_to_rest(struct scheduler *s, struct roster_job *job);
 /* Returns the slot of the rank, or NULL. */
@@ -137,8 +141,8 @@ static inline bool roster_is_probing(const struct roster_job *job)
     return job->state == SCHEDULER_ACTIVE && job->phase == ROSTER_PROBING;
 }
 
-/* Returns the number of slots that the job surely keeps: for a probing job until its first report,
- * for a stage until its end, for a held job until the end of the hold (F3, F13). */
+/* Returns the number of slots that no other job can get: a probing job keeps its slots until its
+ * first report, a stage until its end, a held job until the end of the hold (F3, F13). */
 static inline uint32_t roster_kept_workers(const struct roster_job *job)
 {
     if (job->state != SCHEDULER_ACTIVE)
@@ -167,8 +171,8 @@ enum victims_way { VICTIMS_SHRINK = 1, VICTIMS_REST = 2, VICTIMS_PROBE_NARROWER 
  * worker was ordered to leave. */
 uint32_t victims_make_room(struct scheduler *s, const struct roster_job *job, uint32_t count,
                            unsigned ways);
-/* Orders one running job to rest for `job`, in the order of F3. Returns its number of workers; 0:
- * no job may rest. */
+/* Orders the running job that is first in the order of F3 to rest, so that `job` gets its slots.
+ * Returns its number of workers; 0: no job may rest. */
 uint32_t victims_rest_one(struct scheduler *s, const struct roster_job *job);
 /* Returns the running job that should release the next worker for `job` (F2); NULL: none.
  * `ret_loss`: speed that this job loses. */
@@ -181,7 +185,7 @@ struct roster_job *victims_find(const struct scheduler *s, const struct roster_j
  * worker is leaving. */
 struct needs_slots {
     uint32_t free, coming;
-    bool has_waiting; /* whether a job waits for slots; then no job grows */
+    bool has_waiting; /* whether a job waits for slots; in this case no job grows */
 };
 
 /* State of one decision about the jobs that need slots. */
@@ -190,8 +194,8 @@ struct needs_walk {
     size_t count;         /* number of entries in `needs` */
     bool has_rests;       /* whether a job rests without an operator's order */
     bool is_behind_rests; /* whether resting jobs get slots before the queue */
-    uint32_t usable;      /* number of slots that are not lost */
-    /* number of slots that jobs surely keep (roster_kept_workers()), with slots reserved for queued
+    uint32_t usable;      /* number of slots of the site that are not lost */
+    /* number of slots that jobs surely keep (roster_kept_workers()), plus slots reserved for queued
      * jobs */
     uint32_t kept;
 };

@@ -1,7 +1,7 @@
-/* Assigns slots to jobs with too few: first jobs below their minimum, then overdue rests (jobs that
- * have rested too long), the queue, and other rests (F2 to F4, F6, F8). If a job cannot get all its
- * slots, the free slots and the slots of leaving workers are reserved for this job, and all later
- * jobs wait. So a job with many workers collects its slots, and no job starves. */
+/* Assigns slots to jobs that have too few slots: first jobs below their minimum, then overdue rests
+ * (jobs that have rested too long), the queue, and other rests (F2 to F4, F6, F8). If a job cannot
+ * get all its slots, the free slots and the slots of leaving workers are reserved for this job, and
+ * all later jobs wait. So a job with many workers collects its slots, and no job starves. */
 #include "packer/elastic/internal.h"
 
 #include <math.h>
@@ -28,8 +28,8 @@ static enum needs_class needs_class_of(const struct scheduler *s, const struct r
     return needs_rest_is_overdue(s, job) ? NEEDS_OVERDUE : NEEDS_REST;
 }
 
-/* Returns whether resting job `a` gets slots before `b`: the job with the higher rung, then with
- * the better report. Jobs without a report are last. */
+/* Returns whether resting job `a` gets slots before `b`: the job with the higher rung comes first,
+ * then the job with the better report. Jobs without a report are last. */
 static bool needs_rest_is_better(const struct roster_job *a, const struct roster_job *b)
 {
     if (a->rung != b->rung)
@@ -39,8 +39,8 @@ static bool needs_rest_is_better(const struct roster_job *a, const struct roster
     return a->value < b->value;
 }
 
-/* Returns whether `a` gets slots before `b`. Both jobs have the same class, and `a` was submitted
- * later. */
+/* Returns whether `a` gets slots before `b`. Requires two jobs of the same class, of which `a` was
+ * submitted later. */
 static bool needs_overtakes(enum needs_class class, const struct roster_job *a,
                             const struct roster_job *b)
 {
@@ -66,7 +66,7 @@ static void needs_collect(struct scheduler *s, struct needs_walk *walk)
     }
 }
 
-/* Returns the entry of the next job, of class `most` or an earlier one; NULL: none. */
+/* Returns the entry of the next job, of class `most` or an earlier class; NULL: none. */
 static struct needs_entry *needs_find(const struct scheduler *s, const struct needs_walk *walk,
                                       enum needs_class most)
 {
@@ -104,8 +104,8 @@ static uint32_t needs_kept_workers(const struct scheduler *s)
     return kept;
 }
 
-/* Returns whether probing jobs and stages may get `count` more slots: three quarters of the usable
- * slots are their limit (F3). The first such job may exceed this limit. */
+/* Returns whether probing jobs and stages may get `count` more slots. Together they may have three
+ * quarters of the usable slots (F3). The first job of this kind may exceed this limit. */
 static bool needs_probing_fits(const struct needs_walk *walk, uint32_t count)
 {
     return walk->kept == 0 || walk->kept + count <= walk->usable * 3 / 4;
@@ -149,8 +149,8 @@ static void needs_place(struct scheduler *s, struct needs_walk *walk, struct ros
         walk->has_rests = needs_has_rests(s);
 }
 
-/* Reserves slots for the job, and orders other workers to leave if needed. False: these slots do
- * not suffice, and a job of class NEEDS_REST then reserves none. */
+/* Reserves slots for the job, and orders other workers to leave if needed. Returns false if these
+ * slots do not suffice. A job of class NEEDS_REST then reserves no slot. */
 static bool needs_reserve(struct scheduler *s, struct needs_walk *walk, struct needs_entry *entry,
                           uint32_t count)
 {
@@ -179,8 +179,8 @@ static bool needs_serve_entry(struct scheduler *s, struct needs_walk *walk,
     return true;
 }
 
-/* Returns whether a queued job has to wait because a quarter of the slots is left to resting jobs
- * (F3). */
+/* Returns whether a queued job has to wait because a quarter of the slots is reserved for resting
+ * jobs (F3). */
 static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct needs_entry *entry)
 {
     return entry->class == NEEDS_QUEUE && walk->has_rests &&
@@ -259,7 +259,8 @@ void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
     if (walk->room.has_waiting)
         return;
     needs_serve_other_rests(s, walk);
-    if (walk->is_behind_rests) /* the queue waited for resting jobs, which may all have slots now */
+    /* the queue waited for resting jobs, and all of these may have slots now */
+    if (walk->is_behind_rests)
         needs_serve_queue(s, walk);
     if (walk->is_behind_rests)
         walk->room = (struct needs_slots){.has_waiting = true};

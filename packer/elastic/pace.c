@@ -1,11 +1,12 @@
-/* Computes hold time, quantum and silence from the median of the last probe times (F5, F7). */
+/* Computes hold time, quantum and longest silence from the median of the last probe times (F5,
+ * F7). */
 #include "packer/elastic/internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PACE_QUANTA 3 /* length of the hold time, in quanta */
-/* a job without a report counts as running after this multiple of the median probe time */
+/* a job that has sent no report for this multiple of the median probe time counts as running */
 #define PACE_SILENCE 10
 
 static int pace_compare(const void *a, const void *b)

@@ -57,8 +57,8 @@ struct roster_job *roster_find(const struct scheduler *s, uint32_t id)
     return NULL;
 }
 
-/* Returns the array with room for one more pointer, doubled if needed. NULL: no memory, nothing has
- * changed. */
+/* Returns the array with space for one more pointer; a full array is doubled. NULL: memory is
+ * short, and the array is unchanged. */
 static void *roster_room(void *array, size_t count, size_t bytes)
 {
     if (count & (count - 1))
@@ -145,7 +145,7 @@ static void roster_drop_oldest_study(struct roster_known *known)
             (known->studies_count - at) * sizeof *known->studies);
 }
 
-/* Moves a study whose last job has ended behind all others. */
+/* Moves a study whose last job has ended to the end of the list of studies. */
 static void roster_leave_study(struct roster_known *known, struct curve_study *study)
 {
     size_t at = 0, idle = 0;
@@ -251,7 +251,7 @@ void roster_adopt(struct scheduler *s, struct roster_job *job, struct roster_slo
     job->changed_ns = s->now_ns;
 }
 
-/* Returns the slot of the highest rank that is not leaving. */
+/* Returns the slot of the highest rank of the job that is not leaving. */
 static struct roster_slot *roster_highest(struct scheduler *s, const struct roster_job *job)
 {
     struct roster_slot *highest = NULL;

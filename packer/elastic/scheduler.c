@@ -1,14 +1,15 @@
 /* Applies events to the state of a site, then decides about silent jobs, jobs with too few slots,
- * and growth. Owns jobs, slots and actions. After an error nothing has changed: each event is
- * checked, and memory is reserved, before the event is applied. */
+ * and growth. Owns jobs, slots and actions. After an error the state is unchanged, because each
+ * event is checked, and memory is reserved, before the event is applied. */
 #include "packer/elastic/internal.h"
 
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 
-#define SCHEDULER_BACKOFF_MAX_S 60 /* longest wait before a lost worker is started again */
-#define SCHEDULER_SMOOTHING 0.3    /* weight of the newest pause in the mean */
+/* maximum number of seconds until a lost worker is started again */
+#define SCHEDULER_BACKOFF_MAX_S 60
+#define SCHEDULER_SMOOTHING 0.3 /* weight of the newest pause in the smoothed pause */
 
 #define S_NS 1000000000
 
@@ -190,8 +191,8 @@ static int scheduler_lose_slot(struct scheduler *s, uint32_t slot)
     return 0;
 }
 
-/* Adds a worker that runs already. The caller has been restarted, so the job counts as running: its
- * first report may have come before the restart. */
+/* Adds a worker that runs already. The job counts as running, not as probing: the caller was
+ * restarted, and the job's first report may have arrived before. */
 static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
                                  const struct scheduler_event *event)
 {

@@ -17,10 +17,12 @@
 #define SCHEDULER_RESTING_MAX 64
 /* a longer rest is overdue */
 #define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)
-#define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000)    /* longest hold time (F5) */
-#define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)   /* hold time before any report (F5) */
-#define SCHEDULER_SILENT_MAX_NS UINT64_C(1200000000000) /* longest silence before any report (F7) */
-/* assumed pause of a change of workers, until a pause has been measured */
+#define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000) /* longest hold time (F5) */
+/* hold time until the first report of any job (F5) */
+#define SCHEDULER_HOLD_FIRST_NS UINT64_C(60000000000)
+/* longest silence of a job until the first report of any job (F7) */
+#define SCHEDULER_SILENT_MAX_NS UINT64_C(1200000000000)
+/* pause of a change of workers that is assumed until a pause was measured */
 #define SCHEDULER_RESIZE_NS UINT64_C(50000000)
 
 /* A field with the value 0 gets its default. */
@@ -30,9 +32,11 @@ struct scheduler_options {
     /* fixed times; default: computed from the median probe time (F5) */
     uint64_t hold_ns, quantum_ns;
     uint64_t rest_max_ns, resize_ns;
-    bool never_rests;  /* baseline, EPS without F3: no job rests, so a new job may have to wait */
+    /* true (baseline: EPS without F3): no job rests, so a new job may have to wait */
+    bool never_rests;
     bool holds_growth; /* whether a change also delays growth of the job by the hold time */
-    bool wastes_ended; /* baseline: slots of an ended job are for new jobs, never for growth */
+    /* true (baseline): slots of an ended job are used for new jobs, never for growth */
+    bool wastes_ended;
 };
 
 struct scheduler_job {
@@ -41,30 +45,35 @@ struct scheduler_job {
     uint64_t steps;                    /* number of steps of the whole training; 0: unknown */
     /* a stage never grows, shrinks or rests; it changes only at its start and end (F8) */
     bool is_stage;
-    /* the job gets no worker and gives up none; a job without workers stays in the queue (F13) */
+    /* the job gets no worker and releases no worker; without workers the job stays in the queue
+     * (F13) */
     bool is_held;
 };
 
 enum scheduler_kind {
     SCHEDULER_TICK,
     SCHEDULER_SUBMITTED, /* a job was submitted: field `submitted` */
-    SCHEDULER_REPORTED,  /* a job reports: fields job, step, rung, value */
-    /* job: its processes have ended by verdict, end of training, or failure */
+    SCHEDULER_REPORTED,  /* a job has sent a report: fields job, step, rung, value */
+    /* field job: the job's processes have ended, because of a verdict, the end of training, or a
+     * failure */
     SCHEDULER_ENDED,
-    /* job: its workers are ordered to leave, and the job ends with its last worker */
+    /* field job: the workers are ordered to leave, and the job ends with its last worker */
     SCHEDULER_END_ORDERED,
     SCHEDULER_REST_ORDERED,
     SCHEDULER_GO_ON_ORDERED,
-    /* job, rank: the worker has started; pause_s: pause of the other workers, 0: none */
+    /* fields job, rank: the worker has started; pause_s: pause of the other workers, 0: no pause */
     SCHEDULER_WORKER_IN,
-    SCHEDULER_WORKER_OUT, /* job, rank: the worker left, rests or was lost, and its slot is free */
-    /* job, workers, step_s, lane_s, lanes; lanes is 0 if the job uses no lane */
+    /* fields job, rank: the worker left, rests or was lost, and its slot is free */
+    SCHEDULER_WORKER_OUT,
+    /* fields job, workers, step_s, lane_s, lanes; lanes is 0 if the job uses no lane */
     SCHEDULER_MEASURED,
-    SCHEDULER_LANES_LIMIT, /* job, workers: maximum that the lanes can serve; 0: no limit */
-    SCHEDULER_SLOT_FOUND, /* slot: a lost slot is usable again, or a new slot has the next number */
-    SCHEDULER_SLOT_LOST,  /* slot: the slot and its worker are lost */
-    SCHEDULER_HELD,       /* job, is_held: a hold of the job begins or ends (F13) */
-    /* job, rank, slot: a worker of a held job that runs already, on this free slot */
+    /* fields job, workers: maximum number of workers that the lanes can serve; 0: no limit */
+    SCHEDULER_LANES_LIMIT,
+    /* field slot: a lost slot is usable again, or the site has a new slot with the next number */
+    SCHEDULER_SLOT_FOUND,
+    SCHEDULER_SLOT_LOST, /* field slot: the slot and its worker are lost */
+    SCHEDULER_HELD,      /* fields job, is_held: a hold of the job begins or ends (F13) */
+    /* fields job, rank, slot: a worker of a held job already runs on this free slot */
     SCHEDULER_WORKER_FOUND,
 };
 
@@ -74,7 +83,7 @@ struct scheduler_event {
     const struct scheduler_job *submitted;
     uint32_t job, rank, slot, workers, lanes, rung;
     uint64_t step;
-    double value; /* a lower value is better; NaN is the worst */
+    double value; /* reported value of the trial: lower is better; NaN is the worst */
     double step_s, lane_s, pause_s;
     bool is_held;
 };
@@ -101,21 +110,21 @@ struct scheduler_action {
 enum scheduler_state {
     SCHEDULER_WAITING, /* the job is in the queue */
     SCHEDULER_ACTIVE,
-    SCHEDULER_RESTING, /* the job rests, or its workers are leaving for a rest */
+    SCHEDULER_RESTING, /* the job rests, or its workers are leaving because the job will rest */
 };
 
 struct scheduler_view {
     enum scheduler_state state;
-    /* the job has not reported yet, and does not count as silent */
+    /* the job has sent no report yet, and does not count as silent */
     bool is_probing;
-    uint32_t workers, leaving; /* number of workers that stay; number of leaving workers */
+    uint32_t workers, leaving; /* number of workers that stay; number of workers that are leaving */
     uint32_t rung;
     uint64_t submitted_ns, state_since_ns;
 };
 
 struct scheduler_totals {
     uint32_t slots, free, jobs, waiting, probing, running, resting, overdue;
-    uint64_t reports_ignored; /* number of reports with a lower step than before */
+    uint64_t reports_ignored; /* number of reports that had a lower step than an earlier report */
     /* present hold time and quantum (F5); probe_ns: median probe time, 0: no probe yet */
     uint64_t hold_ns, quantum_ns, probe_ns;
 };
@@ -130,7 +139,7 @@ void scheduler_destroy(struct scheduler *scheduler); /* NULL is allowed */
  * to them until the next call. An error leaves the state as before the event:
  *
  *   -EINVAL  an impossible job, number of workers, rank, slot or time
- *   -ENOSPC  the submitted job has more workers_min than the site has slots
+ *   -ENOSPC  workers_min of the submitted job exceeds the slots of the site
  *   -EEXIST  another job has the submitted id
  *   -ENOENT  no such job, or no such worker of the job
  *   -ENOMEM
@@ -146,7 +155,7 @@ uint64_t scheduler_wake_ns(const struct scheduler *scheduler);
 int scheduler_view(const struct scheduler *scheduler, uint32_t job,
                    struct scheduler_view *ret_view);
 struct scheduler_totals scheduler_totals(const struct scheduler *scheduler);
-/* Returns the job and rank of a slot. False: the slot is free, lost or unknown. */
+/* Returns the job and rank of a slot. Returns false if the slot is free, lost or unknown. */
 bool scheduler_holder(const struct scheduler *scheduler, uint32_t slot, uint32_t *ret_job,
                       uint32_t *ret_rank);
 

@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* Returns whether a job of the victim's tenant may release slots: for the same tenant, or for a
- * tenant with fewer slots (F6). */
+/* Returns whether a job of the victim's tenant may release slots: to a job of the same tenant, or
+ * of a tenant with fewer slots (F6). */
 static bool victims_tenant_gives(const struct roster_job *victim, const struct roster_job *job)
 {
     return victim->tenant == job->tenant || victim->tenant->slots > job->tenant->slots;
@@ -27,7 +27,7 @@ static bool victims_may_shrink(const struct scheduler *s, const struct roster_jo
            pace_held_until_ns(s, victim) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
-/* Returns whether a probing job may release workers above its minimum, also in its hold time. */
+/* Returns whether a probing job may release workers above its minimum, even in its hold time. */
 static bool victims_may_probe_narrower(const struct roster_job *victim,
                                        const struct roster_job *job)
 {
@@ -83,8 +83,8 @@ static bool victims_may_rest(const struct scheduler *s, const struct roster_job 
            victim->since_ns + pace_quantum_ns(s) <= s->now_ns && victims_tenant_gives(victim, job);
 }
 
-/* Returns whether `a` rests before `b`: the tenant with the most slots first, then the lowest rung,
- * the worst report and the latest submission. */
+/* Returns whether `a` rests before `b`. The order: jobs of the tenant with the most slots, then the
+ * lowest rung, the worst report, the latest submission. */
 static bool victims_ranks_below(const struct roster_job *a, const struct roster_job *b)
 {
     if (a->tenant->slots != b->tenant->slots)
@@ -134,8 +134,8 @@ static uint32_t victims_plan_rests(struct scheduler *s, const struct roster_job 
     return planned;
 }
 
-/* Cancels planned shrinks that rests have made unnecessary. Returns the number of workers still
- * planned. */
+/* Cancels planned releases of workers that are unnecessary because other jobs rest. Returns the
+ * number of workers whose release is still planned. */
 static uint32_t victims_spare(struct scheduler *s, uint32_t planned, uint32_t count)
 {
     for (size_t i = s->jobs_count; i-- > 0 && planned > count;) {

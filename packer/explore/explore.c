@@ -1,6 +1,6 @@
-/* Owns the states of one experiment: the end of a window, the choice of a method, the verdict on a
- * try. A try that is not significantly better is always undone (X5). No try begins unless workers
- * wait (X3, X6). */
+/* Owns the steps of one experiment: ends windows, chooses a method, and judges the result of a try.
+ * A try that is not significantly better is always undone (X5). No try begins unless workers wait
+ * (X3, X6). */
 #include "packer/explore/explore.h"
 
 #include <errno.h>
@@ -140,8 +140,8 @@ static void try_method(struct explore *e, enum explore_method method, size_t mov
     d->moves_count = moves;
 }
 
-/* Returns whether the interval of the slowest lane is above 1.1 times the interval that equally
- * fast lanes would have (X3). */
+/* Returns whether the interval of the slowest lane is above 1.1 times the time that all lanes would
+ * need if they needed equally long (X3). */
 static bool is_uneven(const struct explore *e, const struct explore_view *view)
 {
     double slowest_ns = explore_view_time(view, view->slowest);
@@ -150,7 +150,7 @@ static bool is_uneven(const struct explore *e, const struct explore_view *view)
 }
 
 /* Plans a move off a slow lane if workers wait and the gain is large enough (X3). The method is
- * EXPLORE_EVEN. While X5 suspends that method, the method is EXPLORE_IN. */
+ * EXPLORE_EVEN. While EXPLORE_EVEN is suspended by X5, the method is EXPLORE_IN. */
 static bool exploit(struct explore *e, const struct explore_options *o, struct explore_view *view,
                     struct explore_move *ret_moves, struct explore_decision *d)
 {
@@ -189,8 +189,8 @@ static uint64_t chance_ppm(const struct explore *e)
     return ppm < EXPLORE_CHANCE_MOST_PPM ? ppm : EXPLORE_CHANCE_MOST_PPM;
 }
 
-/* Tries a method at random (X6): one more lane if the lanes are even, otherwise EXPLORE_IN or
- * EXPLORE_SHIFT. */
+/* Tries a method at random (X6): one more lane if all lanes need about equally long, otherwise
+ * EXPLORE_IN or EXPLORE_SHIFT. */
 static bool explore_one(struct explore *e, const struct explore_view *view, uint64_t seed,
                         struct explore_move *ret_moves, struct explore_decision *d)
 {

@@ -2,8 +2,8 @@
  * the change stays or is undone. Pure: no clock, no randomness. The caller owns the state, which
  * begins as all zeros. RULES.md: X1 to X10. The rule is our own reconstruction.
  *
- * A look is one call of explore_tick() with the counts since the previous call. The call returns at
- * most one decision. The caller does the moves, and then calls explore_moved(). */
+ * Each call of explore_tick() passes the counts since the previous call, and returns at most one
+ * decision. The caller does the moves, and then calls explore_moved(). */
 #ifndef GRADPOOL_PACKER_EXPLORE_EXPLORE_H
 #define GRADPOOL_PACKER_EXPLORE_EXPLORE_H
 
@@ -11,10 +11,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define EXPLORE_ROUNDS 50    /* minimum number of rounds in a window */
-#define EXPLORE_SAMPLES 4    /* least number of calls of explore_tick() with rounds in a window */
+#define EXPLORE_ROUNDS 50 /* minimum number of rounds in a window */
+/* minimum number of calls of explore_tick() that report rounds in a window */
+#define EXPLORE_SAMPLES 4
 #define EXPLORE_LANES_MAX 32 /* a job on more lanes gets no decision (X9) */
-/* least expected gain of a move, in parts per million of the round time */
+/* a move is made only if its expected gain is at least this number of millionths of the round
+ * time */
 #define EXPLORE_GAIN_PPM 20000
 /* the slowest lane counts as slow if its time is above the equal time (X3) times this factor */
 #define EXPLORE_UNEVEN_PPM 1100000
@@ -23,15 +25,16 @@
 #define EXPLORE_CHANCE_MOST_PPM 100000 /* highest probability of a random try in a window (X6) */
 /* number of windows in which a method is not tried after its first failed try */
 #define EXPLORE_HOLD_WINDOWS 4
-/* EXPLORE_HOLD_WINDOWS doubles with each further failed try in a row, up to this many times */
+/* each further failed try in a row doubles EXPLORE_HOLD_WINDOWS, up to this many times */
 #define EXPLORE_HOLDS_MAX 5
 /* a longer time between two calls of explore_tick() ends the window */
 #define EXPLORE_GAP_NS UINT64_C(30000000000)
 
 enum explore_method {
-    EXPLORE_EVEN, /* pieces move until the bytes of each lane are in proportion to its rate */
-    EXPLORE_OUT,  /* the job gets one more lane */
-    /* all pieces leave the slowest lane and all lanes with less than half of the best rate */
+    /* pieces move until the number of bytes on each lane is in proportion to the lane's rate */
+    EXPLORE_EVEN,
+    EXPLORE_OUT, /* the job gets one more lane */
+    /* all pieces leave the slowest lane and all lanes with less than half of the highest rate */
     EXPLORE_IN,
     EXPLORE_SHIFT, /* pieces leave the slowest lane until its time is a tenth shorter */
     EXPLORE_METHODS,
@@ -48,7 +51,8 @@ enum explore_verb {
 struct explore_options {
     /* minimum numbers of rounds and calls in a window; 0: EXPLORE_ROUNDS, EXPLORE_SAMPLES */
     uint32_t rounds, samples;
-    bool is_blind; /* baseline: only EXPLORE_EVEN, and no move back (X10) */
+    /* true (baseline): the only method is EXPLORE_EVEN, and no pieces move back (X10) */
+    bool is_blind;
 };
 
 struct explore_lane {
@@ -57,7 +61,8 @@ struct explore_lane {
      * on the lane (X3). stalled_ns: time that workers waited because the last result came from this
      * lane, summed over the workers. */
     uint64_t handled_ns, stalled_ns;
-    uint64_t room_bytes; /* further bytes of the job for which the lane has room; 0: none */
+    /* number of further bytes of the job for which the lane has memory; 0: none */
+    uint64_t room_bytes;
 };
 
 struct explore_piece {
@@ -70,7 +75,8 @@ struct explore_seen {
      * pieces. After a change of this number all measurements restart (X8). */
     uint64_t membership;
     uint32_t workers;
-    uint64_t rounds, elapsed_ns;      /* counted since the previous call of explore_tick() */
+    uint64_t rounds,
+        elapsed_ns; /* number of rounds and time since the previous call of explore_tick() */
     const struct explore_lane *lanes; /* sorted by id */
     size_t lanes_count;
     const struct explore_piece *pieces;
@@ -97,9 +103,9 @@ struct explore_meter {
 
 struct explore_rate {
     uint32_t id;
-    /* time of each round in which the lane had work of the job, in nanoseconds */
+    /* time for which the lane had work of the job in a round, in nanoseconds */
     struct explore_meter handled;
-    struct explore_meter stalled; /* waiting time of one worker in each round, in nanoseconds */
+    struct explore_meter stalled; /* time for which one worker waited in a round, in nanoseconds */
 };
 
 enum explore_phase { EXPLORE_WATCHING, EXPLORE_MOVING, EXPLORE_TRYING, EXPLORE_RETURNING };
@@ -108,7 +114,10 @@ struct explore {
     enum explore_phase phase;
     enum explore_method method; /* method of the current try */
     uint64_t membership, last_ns;
-    uint64_t windows, tries; /* numbers since the start; explore_reset() does not change them */
+    uint64_t windows,
+        /* number of windows and of tries since the start; explore_reset() does not change these
+         * numbers */
+        tries;
     /* the counts of the next call are ignored, because they begin before a change */
     bool ignores_next;
     struct explore_meter round;  /* round time in this window */
@@ -116,7 +125,7 @@ struct explore {
     struct explore_rate rates[EXPLORE_LANES_MAX];
     size_t rates_count;
     struct {
-        uint32_t failed; /* number of consecutive tries without gain */
+        uint32_t failed; /* number of consecutive tries that brought no gain */
         uint64_t until;  /* first window in which the method may be tried again */
     } methods[EXPLORE_METHODS];
 };
@@ -144,7 +153,8 @@ double explore_meter_half(const struct explore_meter *meter);
 struct explore_view {
     const struct explore *explore;
     const struct explore_seen *seen;
-    double load[EXPLORE_LANES_MAX]; /* bytes of the job on each lane, after planned moves */
+    /* number of bytes of the job on each lane, after planned moves */
+    double load[EXPLORE_LANES_MAX];
     double rate[EXPLORE_LANES_MAX]; /* bytes per nanosecond; 0: unknown (no pieces of the job) */
     double all_bytes, all_rate;
     size_t slowest; /* lane with the longest time for a round */
@@ -153,13 +163,14 @@ struct explore_view {
 /* Fills the view. False: no lane has a known rate. */
 bool explore_view_make(const struct explore *explore, const struct explore_seen *seen,
                        struct explore_view *ret_view);
-/* Returns the time of the lane for a round with its load, in ns; 0 for a lane without a rate. */
+/* Returns the time that the lane needs in a round for its load, in ns; 0 for a lane without a
+ * rate. */
 double explore_view_time(const struct explore_view *view, size_t lane);
 /* Returns the equal time: the round time if all lanes needed equally long (X3). */
 double explore_view_even_time(const struct explore_view *view);
 /* Returns the longest time of a lane for a round, after planned moves. */
 double explore_view_longest(const struct explore_view *view);
-/* Plans the moves of the method and applies them to `view`. Returns their number. */
+/* Plans the moves of the method and applies them to `view`. Returns the number of moves. */
 size_t explore_plan(enum explore_method method, struct explore_view *view,
                     struct explore_move *ret_moves);
 

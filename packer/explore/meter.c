@@ -3,8 +3,8 @@
 
 #include <math.h>
 
-/* Quantiles of Student's t for a two-sided interval of 95 %, from 1 degree of freedom on. With more
- * degrees the last value is used. */
+/* Quantiles of Student's t for a two-sided interval of 95 %, for 1, 2, ... degrees of freedom. For
+ * more degrees of freedom than entries the last value is used. */
 static const double student[] = {12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306,
                                  2.262,  2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120};
 #define STUDENT (sizeof student / sizeof *student)

@@ -1,13 +1,14 @@
 /* Owns the moves of each method: greedy, the largest piece first (X7). Of equal pieces the first
- * moves. After a failed try the last one moves instead, because the first one may not have been the
- * cause. No move exceeds the room of a lane, or the time limit of the method for targets. */
+ * piece moves. After a failed try the last piece moves instead, because the first piece may not
+ * have been the cause. No move exceeds the free memory of a lane, or the time limit that the method
+ * sets for target lanes. */
 #include "packer/explore/explore.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define SHIFT_PART 0.1
-#define SLOW_PART 0.5 /* a lane with less than this part of the best rate is slow */
+#define SLOW_PART 0.5 /* a lane with less than this fraction of the highest rate is slow */
 
 static const struct explore_rate *find_rate(const struct explore *explore, uint32_t id)
 {
@@ -60,10 +61,11 @@ double explore_view_longest(const struct explore_view *view)
 
 struct plan {
     struct explore_view *view;
-    uint32_t *at;                    /* lane of each piece after the planned moves */
-    double limit_ns;                 /* longest time that a target may need for a round */
-    bool takes_last;                 /* whether of equal pieces the last one moves, not the first */
-    double taken[EXPLORE_LANES_MAX]; /* part of each lane's room_bytes that planned moves use */
+    uint32_t *at;    /* lane of each piece after the planned moves */
+    double limit_ns; /* longest time that a target may need for a round */
+    bool takes_last; /* true: of equal pieces the last one moves; false: the first one */
+    /* number of bytes of each lane's room_bytes that planned moves use */
+    double taken[EXPLORE_LANES_MAX];
 };
 
 static bool may_take(const struct plan *plan, size_t lane, double bytes)
@@ -74,7 +76,8 @@ static bool may_take(const struct plan *plan, size_t lane, double bytes)
            (view->load[lane] + bytes) / view->rate[lane] <= plan->limit_ns;
 }
 
-/* Returns the target with the least room below the time limit after the move; lanes_count: none. */
+/* Returns the target lane that is closest below the time limit after the move; lanes_count: no lane
+ * is within the limit. */
 static size_t best_target(const struct plan *plan, size_t source, double bytes)
 {
     const struct explore_view *view = plan->view;
@@ -99,8 +102,8 @@ static void put(struct plan *plan, uint32_t piece, size_t target)
     plan->at[piece] = (uint32_t)target;
 }
 
-/* Returns the largest piece of the lane with at most `bytes` bytes, and fewer than `below` bytes;
- * pieces_count: none. */
+/* Returns the largest piece of the lane among those with at most `bytes` bytes and fewer than
+ * `below` bytes; pieces_count: none. */
 static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes, double below)
 {
     const struct explore_seen *seen = plan->view->seen;
@@ -138,7 +141,7 @@ static void lighten(struct plan *plan, size_t source, double most)
 /* --- methods --- */
 
 /* Equalizes the times of all lanes. Pieces are not cut, so the equal time (X3) can seldom be
- * reached exactly. The limit therefore grows by 3 %, twice. */
+ * reached exactly. The time limit of a lane is therefore raised by 3 %, up to twice. */
 static void make_even(struct plan *plan)
 {
     double even_ns = explore_view_even_time(plan->view);
@@ -214,7 +217,7 @@ size_t explore_plan(enum explore_method method, struct explore_view *view,
     size_t count = view->seen->pieces_count, moves = 0;
     struct plan plan = {.view = view, .at = malloc((count + 1) * sizeof *plan.at)};
     if (!plan.at)
-        return 0; /* no memory: a later window plans again */
+        return 0; /* memory is short; a later window plans again */
     for (size_t i = 0; i < count; i++)
         plan.at[i] = view->seen->pieces[i].lane;
     plan.takes_last = view->explore->methods[method].failed % 2;

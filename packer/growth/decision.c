@@ -1,4 +1,5 @@
-/* Fills parts of a decision for the rules. scale_decision_fini() frees the memory. */
+/* Functions with which the rules fill parts of a decision. scale_decision_fini() frees the
+ * memory. */
 #include "packer/growth/decision.h"
 
 #include <errno.h>

@@ -63,8 +63,9 @@ static size_t given_by(uint32_t tenant, const struct elastic_job *jobs, size_t c
     return given;
 }
 
-/* Returns a job of the tenant with the fewest released slots, with the least loss of speed for a
- * slot; the first of equal jobs. NULL: no job may release a slot. */
+/* Returns the next job to release a slot. Jobs of the tenant with the fewest released slots come
+ * first, then the job that loses the least speed; of equal jobs the first. NULL: no job may release
+ * a slot. */
 static struct elastic_job *find_victim(struct elastic_job *jobs, size_t count,
                                        struct elastic_slots lacking, uint64_t now_ns,
                                        const struct elastic_change *changes, size_t changes_count)

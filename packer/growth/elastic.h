@@ -23,15 +23,15 @@ struct elastic_slots {
 
 struct elastic_job {
     uint32_t id, tenant;
-    /* the job waits for early feedback: it releases no slot, and gets its `least` slots first */
+    /* the job waits for its first report: it releases no slot, and gets its `least` slots first */
     bool is_probing;
     struct elastic_slots has, least;
     struct elastic_speed speed;
-    /* no change of the job before this time; each change sets it to ELASTIC_HOLD_NS after the
-     * change */
+    /* the job is not changed before this time; each change sets the field to the time of the change
+     * plus ELASTIC_HOLD_NS */
     uint64_t held_until_ns;
     double stay_s;   /* expected time until the job ends */
-    double resize_s; /* time without rounds during a change */
+    double resize_s; /* duration of a change, in which the job completes no rounds */
 };
 
 /* One worker, one server, or one of each, that a job releases or gets. */
@@ -41,16 +41,16 @@ struct elastic_change {
 };
 
 /* Removes slots from running jobs until `free` contains `need`. Each change is applied to `jobs`
- * and `free`, and appended to `ret_changes`. Returns the number of changes; 0: `need` was free.
- * -ENOSPC: the running jobs cannot release enough, so the new job has to wait; -ENOBUFS: more
- * changes than `room`. After an error `jobs` and `free` are unchanged. Cost: in proportion to jobs
- * times changes. */
+ * and `free`, and appended to `ret_changes`. Returns the number of changes; 0: the needed slots
+ * were free. -ENOSPC: the running jobs cannot release enough, so the new job has to wait; -ENOBUFS:
+ * more changes than `room`. After an error `jobs` and `free` are unchanged. Cost: in proportion to
+ * jobs times changes. */
 int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);
 
-/* Gives free slots to jobs, one worker or server at a time, until no job would gain from another
- * one, or `room` changes are made. Applies and appends changes as elastic_make_room() does. Returns
+/* Gives free slots to jobs, one worker or server at a time, until no job would gain from one more,
+ * or `room` changes were made. Applies and appends changes as elastic_make_room() does. Returns
  * their number. */
 size_t elastic_share_out(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                          uint64_t now_ns, struct elastic_change *ret_changes, size_t room);

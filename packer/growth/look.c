@@ -1,5 +1,5 @@
-/* Owns the counts of one window: used and empty lanes, missing lanes, surplus lanes. Stores nothing
- * between windows and decides nothing. RULES.md: G2 to G6. */
+/* Counts the lanes of one window: used, empty, missing and surplus lanes. Stores nothing between
+ * windows and decides nothing. RULES.md: G2 to G6. */
 #include "packer/growth/look.h"
 
 #include <errno.h>
@@ -158,7 +158,7 @@ static void count_wishes(struct scale_look *look)
         look->wished += look->seen->wishes[i].lanes;
 }
 
-/* Computes short_of, room and surplus (G2, G3). */
+/* Computes the fields short_of, room and surplus (G2, G3). */
 static void balance(struct scale_look *look)
 {
     const struct scale_options *o = &look->options;

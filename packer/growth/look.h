@@ -13,7 +13,7 @@ struct scale_look_lane {
     bool is_held;
     /* whether a job on the lane moves, is above its limit, or is in a trial (G12) */
     bool is_avoided;
-    double load; /* part of the lane's time for tasks of measured jobs */
+    double load; /* fraction of the lane's time that tasks of measured jobs use */
 };
 
 struct scale_look {
@@ -27,14 +27,14 @@ struct scale_look {
     size_t coming;      /* number of lanes that are opening */
     size_t used;        /* number of staying lanes with tasks */
     size_t empty;       /* number of staying lanes without a task */
-    /* sum over the used lanes of the measured load or the computed load of the tasks, whichever is
-     * larger */
+    /* sum over the used lanes; of each lane the measured load or the computed load of its tasks,
+     * whichever is larger */
     double load;
     uint64_t wished; /* number of lanes that waiting jobs need */
-    /* number of lanes that should open, also if lanes_max does not permit them (G2, G3) */
+    /* number of lanes that should open, even if lanes_max does not permit this number (G2, G3) */
     size_t short_of;
-    size_t room;      /* number of lanes that may still open */
-    size_t surplus;   /* number of lanes that may park */
+    size_t room;      /* number of lanes that may still open without exceeding lanes_max */
+    size_t surplus;   /* number of empty lanes that may be parked */
     size_t stoppable; /* number of aggregators that may stop */
 };
 

@@ -43,9 +43,9 @@ static bool may_begin(const struct scale *scale, const struct scale_look *look)
            look->open == look->staying;
 }
 
-/* Returns whether the job may change to `wanted` lanes. A change to fewer lanes requires a trial
- * that is in progress or may begin. A change to more lanes requires a trial in progress, or a job
- * above its loss limit, because a drain may have left the job too few lanes. */
+/* Returns whether the job may change to `wanted` lanes. A change to fewer lanes requires that a
+ * trial is in progress or may begin. A change to more lanes requires that a trial is in progress or
+ * the job is above its loss limit, because a drain may have left the job too few lanes. */
 static bool may_go(const struct scale *scale, const struct scale_look *look, size_t job,
                    uint32_t wanted)
 {
@@ -56,8 +56,8 @@ static bool may_go(const struct scale *scale, const struct scale_look *look, siz
     return is_in_trial || may_begin(scale, look);
 }
 
-/* Returns the next job: jobs with too few lanes come before jobs with too many. jobs_count:
- * none. */
+/* Returns the next job whose number of lanes should change; jobs_count: none. Jobs with too few
+ * lanes come before jobs with too many lanes. */
 static size_t next_to_try(const struct scale *scale, const struct scale_look *look)
 {
     size_t best = look->seen->jobs_count;
@@ -164,7 +164,7 @@ static int plan_more(const struct scale_look *look, struct scale_plan *plan, siz
 /* --- the decision --- */
 
 /* Records an attempt to change the number of lanes. Each failed attempt doubles the number of
- * windows before the next one, so that a job whose attempts always fail does not block other
+ * windows before the next attempt, so that a job whose attempts always fail does not block other
  * jobs. */
 static void record_attempt(struct scale_memory *memory, uint32_t wanted)
 {
@@ -188,8 +188,8 @@ static int move(struct scale *scale, const struct scale_job *job, uint32_t now, 
              " (tasks: %zu, bytes: %" PRIu64 ")",
              job->id, wanted < now ? "is tried on fewer lanes" : "needs more lanes than it has",
              now, wanted, d->moves_count, plan->moved_bytes);
-    /* More lanes count as a relief. Otherwise a drain could move the job back to too few lanes at
-     * once (G8). */
+    /* A change to more lanes counts as a relief, which delays drains (G8). Otherwise a drain could
+     * at once move the job back to too few lanes. */
     if (job->memory->narrowed == 0 && wanted > now)
         job->memory->reliefs += job->memory->reliefs < SCALE_RELIEFS_MAX;
     job->memory->narrowed = 1;
@@ -227,7 +227,7 @@ static int start(const struct scale_look *look, const struct scale_job *job, uin
     return 1;
 }
 
-/* Returns 1 with a decision, 0 without a plan for this job, -ENOMEM. */
+/* Returns 1 with a decision; 0: no plan for this job was found; -ENOMEM. */
 static int try_job(struct scale *scale, const struct scale_look *look, size_t job,
                    struct scale_decision *d)
 {

@@ -1,6 +1,6 @@
-/* Owns the plan of moves for tasks that must leave a lane. packer_place() chooses every target, one
- * job after the other, beside the tasks of the earlier jobs (G5). Must never cut a task. The rules
- * in up.c, down.c and narrow.c decide which tasks move. */
+/* Owns the plan of moves for tasks that must leave a lane. packer_place() chooses the target of
+ * each task, for one job after the other. It counts the tasks of earlier jobs at their new lanes
+ * (G5). Must never cut a task. The rules in up.c, down.c and narrow.c decide which tasks move. */
 #include "packer/growth/plan.h"
 
 #include <assert.h>
@@ -50,7 +50,7 @@ static void read_tasks(struct scale_plan *plan)
     merge_parts(plan);
 }
 
-/* Returns the first part at or after the lane in the order of lanes; parts_count: none. */
+/* Returns the first part whose lane is this lane or a later one; parts_count: none. */
 static size_t first_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t low = 0, high = plan->parts_count;
@@ -68,7 +68,7 @@ int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, cons
                     uint32_t margin_ppm)
 {
     size_t tasks = seen->tasks_count + 1, lanes = seen->lanes_count + 1;
-    /* 2 * tasks parts are enough: a move adds at most one part, and no task moves twice. */
+    /* 2 * tasks parts are enough, because a move adds at most one part, and no task moves twice. */
     *plan = (struct scale_plan){.seen = seen,
                                 .policy = policy,
                                 .margin_ppm = margin_ppm,
@@ -109,7 +109,7 @@ void scale_plan_fini(struct scale_plan *plan)
 /* --- one request --- */
 
 /* Returns the timing with a stricter limit. A limit of 0 would mean the default, so the strictest
- * is 1. */
+ * limit is 1. */
 static struct packer_timing timing_of(const struct scale_plan *plan, uint32_t job)
 {
     struct packer_timing timing = plan->seen->jobs[job].timing;
@@ -177,7 +177,7 @@ static uint32_t lanes_max(const struct scale_plan *plan, uint32_t job, uint32_t 
 /* Describes each leaving task as one tensor of bytes. `ret_bytes_max`, the maximum size of a piece,
  * is the size of the largest of these tasks, so no task is cut. On entry kept->bytes is the number
  * of bytes that should stay on the lane (0: none): the first task stays, and each further task that
- * fits into the rest. On return `kept` describes the tasks that stay. */
+ * fits into the remaining bytes. On return `kept` describes the tasks that stay. */
 static size_t describe_tasks(struct scale_plan *plan, uint32_t job, uint32_t lane,
                              struct scale_part *kept, uint64_t *ret_bytes_max)
 {
@@ -242,7 +242,8 @@ static void charge(struct scale_plan *plan, uint32_t target, const struct scale_
     uint64_t memory = task->state_bytes ? task->state_bytes : task->bytes;
     uint64_t rate = per_second(task->wire_bytes, plan->seen->jobs[task->job].timing.period_ns);
     take(&lane->memory_bytes, memory);
-    if (lane->nic_bytes_per_s > 0) { /* a full lane has 1, because 0 would mean "not limited" */
+    if (lane->nic_bytes_per_s >
+        0) { /* a full lane gets the value 1, because 0 would mean "not limited" */
         take(&lane->nic_bytes_per_s, rate);
         lane->nic_bytes_per_s += lane->nic_bytes_per_s == 0;
     }

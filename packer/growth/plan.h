@@ -15,8 +15,8 @@ struct scale_plan {
     const struct scale_seen *seen;
     const char *policy;
     uint32_t margin_ppm; /* margin that is subtracted from every loss limit */
-    bool is_even;        /* whether tasks are spread by bytes, as for an unmeasured job (P12) */
-    bool *targets;       /* whether tasks may move to the lane, for each lane; set by the caller */
+    bool is_even;  /* true: tasks are distributed by their bytes, as for an unmeasured job (P12) */
+    bool *targets; /* true for each lane to which tasks may move; set by the caller */
     /* The parts after the planned moves, sorted by lane, then by job. */
     struct scale_part *parts;
     size_t parts_count, parts_capacity;
@@ -37,9 +37,9 @@ int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, cons
                     uint32_t margin_ppm);
 void scale_plan_fini(struct scale_plan *plan);
 
-/* Plans moves of all tasks of the job from the lane to target lanes. `job` and `lane` are
- * positions. Returns the errors of packer_place(); -ENOSPC: the targets lack room. After an error
- * the plan can only be freed. */
+/* Plans moves of all tasks of the job from the lane to target lanes. `job` and `lane` are positions
+ * in the input. Returns the errors of packer_place(); -ENOSPC: the targets lack room. After an
+ * error the plan can only be freed. */
 int scale_plan_leave(struct scale_plan *plan, uint32_t job, uint32_t lane);
 
 /* Like scale_plan_leave(), but tasks with `keep_bytes` in total stay on the lane: the first task,

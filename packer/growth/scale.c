@@ -15,8 +15,8 @@
 
 /* --- state from window to window --- */
 
-/* Returns the time since the last window. A clock that jumps, also backwards, completes no hold
- * time (G7). */
+/* Returns the time since the last window. A clock that jumps forwards or backwards completes no
+ * hold time (G7). */
 static uint64_t elapsed_ns(struct scale *scale, uint64_t now_ns)
 {
     uint64_t elapsed = scale->has_begun && now_ns > scale->last_ns ? now_ns - scale->last_ns : 0;
@@ -74,8 +74,8 @@ static bool is_low(const struct scale_look *look)
            look->load < (double)(look->used - 1) * look->options.low_ppm / 1000000.0;
 }
 
-/* Updates the time since a count was last 0, and the minimum of the count in that time. `now`: the
- * count in this window. */
+/* Updates two values of a count: the time since the count was last 0, and its minimum in that time.
+ * `now` is the count in this window. */
 static void hold(size_t now, uint64_t elapsed, uint64_t *held_ns, size_t *least)
 {
     *held_ns = now && *least ? *held_ns + elapsed : 0;

@@ -31,12 +31,12 @@
 #define SCALE_SETTLE_WINDOWS UINT32_C(3)
 /* parts per million that are subtracted from every loss limit in the plan of a drain */
 #define SCALE_MARGIN_PPM 10000
-/* default of low_ppm: 0.8 times the load that 64 equal jobs may cause on a lane at a limit of 5
- * % */
+/* default of low_ppm: 0.8 times the load that 64 equal jobs may cause on a lane if their loss limit
+ * is 5 % */
 #define SCALE_LOW_PPM 700000
 #define SCALE_STEP_NS_MAX UINT64_C(10000000000) /* maximum time that one call adds to a hold time */
-/* If waits behind other jobs are not measured, other jobs count as the cause of a loss up to this
- * multiple of the predicted loss (G4). */
+/* If a job's waits for other jobs are not measured, other jobs count as the cause of its loss if
+ * this loss is at most this multiple of the predicted loss (G4). */
 #define SCALE_EXPLAINS 3
 #define SCALE_TRIES 4 /* one call makes plans for at most this many jobs or lanes */
 
@@ -47,17 +47,21 @@ struct scale_options {
     uint32_t lanes_max; /* maximum number of open lanes; default: no maximum */
     /* number of empty lanes that stay open for the next unmeasured job; default 0 */
     uint32_t lanes_spare;
-    uint32_t low_ppm; /* a drain may begin below this load of a used lane; default SCALE_LOW_PPM */
-    uint64_t drain_hold_ns; /* time of low load before a drain; default 30 s */
-    uint64_t park_hold_ns;  /* time of a surplus lane before it parks; default 10 s */
-    /* time without an open lane after which an aggregator stops; default 300 s */
+    /* a drain may begin if the mean load of the remaining used lanes would be below this value;
+     * default SCALE_LOW_PPM */
+    uint32_t low_ppm;
+    uint64_t drain_hold_ns; /* duration of low load after which a lane is drained; default 30 s */
+    /* duration for which a lane must be surplus before it is parked; default 10 s */
+    uint64_t park_hold_ns;
+    /* duration without an open lane after which an aggregator stops; default 300 s */
     uint64_t stop_hold_ns;
     uint64_t drain_bytes_max; /* a drain or a trial moves at most this many bytes; default 4 GiB */
 };
 
 /* Result of the last attempt to move a job above its loss limit off its worst lane. */
 enum scale_stay {
-    SCALE_STAY_NOT, /* no attempt, or the job has moved, or the loss is within the limit again */
+    /* no attempt was made, the job has moved, or the loss is within the limit again */
+    SCALE_STAY_NOT,
     SCALE_STAY_UNEXPLAINED, /* other jobs on the lanes cause too small a part of the loss */
     SCALE_STAY_NO_LANE,     /* on every other lane some job would exceed its loss limit */
 };
@@ -69,7 +73,8 @@ struct scale_memory {
     /* number of recent moves off a worst lane (reliefs), up to SCALE_RELIEFS_MAX (G8) */
     uint32_t reliefs;
     enum scale_stay stay;
-    /* part of the loss that other jobs cause, measured or predicted; valid with `stay` */
+    /* part of the loss that other jobs cause, measured or predicted, in millionths; valid with
+     * `stay` */
     uint32_t explained_ppm;
     /* number of consecutive windows on lanes with other jobs while wants_alone is set */
     uint32_t shares;
@@ -78,7 +83,7 @@ struct scale_memory {
     uint32_t measures; /* number of moves to separate lanes for a measurement (G11) */
     /* number of windows since the last move of a trial; 0: no trial is in progress (G12) */
     uint32_t narrowed;
-    uint32_t narrow_to; /* number of lanes of the last trial */
+    uint32_t narrow_to; /* number of lanes to which the last trial moved the job */
     /* number of consecutive trials that did not reach their number of lanes */
     uint32_t narrow_fails;
     uint32_t narrow_wait; /* number of windows until the next trial may begin */
@@ -87,16 +92,16 @@ struct scale_memory {
 struct scale_job {
     uint64_t id;
     uint32_t workers;
-    uint32_t loss_ppm;           /* measured loss; 0: no loss, or unknown */
-    uint32_t shared_ppm;         /* part of the loss that is caused by waits behind other jobs */
-    bool is_shared_measured;     /* whether shared_ppm was measured */
+    uint32_t loss_ppm;       /* measured loss in millionths; 0: no loss, or unknown */
+    uint32_t shared_ppm;     /* part of the loss that waits for other jobs cause, in millionths */
+    bool is_shared_measured; /* whether shared_ppm was measured */
     struct packer_timing timing; /* period_ns is 0 if the job is not measured */
     bool is_moving;              /* a migration of the job's tasks is in progress */
     bool is_ordered;             /* an operator's order pins the tasks to their lanes (G13) */
     /* whether the job trains and its period without other jobs is unknown (G11) */
     bool wants_alone;
     uint32_t lanes_enough; /* smallest number of lanes known to be enough; 0: no trials (G12) */
-    uint32_t lanes_next;   /* number of lanes for the next trial; 0: no trial */
+    uint32_t lanes_next;   /* number of lanes that the next trial should try; 0: no trial */
     struct scale_memory *memory; /* state of the job from window to window, owned by the caller */
 };
 
@@ -108,7 +113,7 @@ struct scale_lane {
     uint32_t aggregator;
     bool is_changing; /* the lane is being opened, started, drained or parked */
     bool is_kept;     /* whether the lane's aggregator must not be stopped */
-    /* whether tasks move to the lane, or shards of tables stay there; the lane then counts as
+    /* true: tasks move to the lane, or shards of tables stay on the lane; the lane then counts as
      * used */
     bool is_awaited;
 };
@@ -124,7 +129,7 @@ struct scale_task {
 /* A job that waits for lanes, because the job does not fit on the open lanes. */
 struct scale_wish {
     uint64_t job;
-    uint32_t lanes; /* number of lanes that the job needs in addition to the open lanes */
+    uint32_t lanes; /* number of lanes that the job needs in addition to the lanes that are open */
 };
 
 struct scale_seen {
@@ -143,12 +148,14 @@ struct scale_seen {
 
 enum scale_verb {
     SCALE_NOTHING,
-    SCALE_OPEN,    /* open the parked `lanes` */
-    SCALE_START,   /* start `aggregator` with `lanes` open */
-    SCALE_NARROW,  /* open the parked `lanes`, then do `moves`: `job` gets fewer or more lanes */
-    SCALE_MEASURE, /* open the parked `lanes`, then do `moves`: `job` leaves its shared lanes */
-    SCALE_RELIEVE, /* open the parked `lanes`, then do `moves`: `job` leaves `lane` */
-    SCALE_DRAIN,   /* do `moves`, which empty `lane`, and place no new tasks on `lane` */
+    SCALE_OPEN,  /* open the parked `lanes` */
+    SCALE_START, /* start `aggregator` with `lanes` open */
+    /* open the parked `lanes`, then carry out `moves`: `job` gets fewer or more lanes */
+    SCALE_NARROW,
+    /* open the parked `lanes`, then carry out `moves`: `job` leaves its shared lanes */
+    SCALE_MEASURE,
+    SCALE_RELIEVE, /* open the parked `lanes`, then carry out `moves`: `job` leaves `lane` */
+    SCALE_DRAIN,   /* carry out `moves`, which empty `lane`, and place no new tasks on `lane` */
     SCALE_PARK,    /* park `lanes`, which have no tasks */
     SCALE_STOP,    /* stop `aggregator`, which has no open lane */
 };
@@ -173,17 +180,17 @@ struct scale_decision {
 struct scale {
     bool has_begun;
     uint64_t last_ns;
-    uint32_t settle;       /* number of windows until tasks may move for a drain (G7) */
+    uint32_t settle;       /* number of windows in which no drain may move tasks yet (G7) */
     uint64_t low_ns;       /* time for which the load has been low */
     uint64_t idle_ns;      /* time since the number of surplus lanes was last 0 */
     size_t idle_lanes;     /* least number of surplus lanes during idle_ns */
     uint64_t stoppable_ns; /* time since the number of aggregators that may stop was last 0 */
-    size_t stoppable;      /* least number of aggregators to stop during stoppable_ns */
+    size_t stoppable;      /* least number of aggregators that might stop, during stoppable_ns */
 };
 
-/* Handles a window. The caller calls scale_decision_fini() on the decision. After an error
- * `ret_decision` is unchanged. -EINVAL: `seen` is inconsistent, and the state is unchanged;
- * -ENOMEM: the window counts, but there is no decision. */
+/* Handles the measurements of one window. The caller calls scale_decision_fini() on the decision.
+ * After an error `ret_decision` is unchanged. -EINVAL: `seen` is inconsistent, and the state is
+ * unchanged; -ENOMEM: the window counts, but there is no decision. */
 int scale_tick(struct scale *scale, const struct scale_options *options,
                const struct scale_seen *seen, uint64_t now_ns, struct scale_decision *ret_decision);
 void scale_decision_fini(struct scale_decision *decision);

@@ -99,7 +99,8 @@ static size_t worst_job(const struct scale_seen *seen)
     return worst;
 }
 
-/* Marks up to `room` closed lanes in `state` as targets. Returns the rest of `room`. */
+/* Marks up to `room` closed lanes in `state` as targets. Returns `room` minus the number of marked
+ * lanes. */
 static size_t mark_closed_lanes(const struct scale_look *look, enum packer_lane_state state,
                                 size_t room, bool *targets)
 {
@@ -170,7 +171,7 @@ static void clear_windows(const struct scale_seen *seen, uint32_t lane)
 
 /* Moves the tasks of a job off its worst lane. If the aggregator of a target lane is not started,
  * the decision is to start this aggregator, and the job moves at its next relief. The start counts
- * as a relief. So a job that is sometimes above its limit starts aggregators less and less often
+ * as a relief, so a job that is sometimes above its limit starts aggregators less and less often
  * (G8). */
 static int relieve(struct scale *scale, const struct scale_look *look, struct scale_plan *plan,
                    uint32_t job, uint32_t lane, struct scale_decision *d)
@@ -191,8 +192,8 @@ static int relieve(struct scale *scale, const struct scale_look *look, struct sc
     return 1;
 }
 
-/* Returns whether other jobs on the lanes cause the loss. With any other cause the loss would be
- * the same on every lane. `rule`: predicted loss on the job's worst lane, 0 to 1. */
+/* Returns whether other jobs on the lanes cause the loss. If other jobs do not cause the loss, a
+ * move to other lanes does not help. `rule`: predicted loss on the job's worst lane, 0 to 1. */
 static bool is_explained(const struct scale_job *job, double rule)
 {
     if (!job->is_shared_measured)
@@ -205,7 +206,7 @@ static uint32_t explained_ppm(const struct scale_job *job, double rule)
     return job->is_shared_measured ? job->shared_ppm : (uint32_t)(rule * 1e6);
 }
 
-/* Returns 1 with a decision; 0 without a plan (memory->stay has the reason); -ENOMEM. */
+/* Returns 1 with a decision; 0: no plan was found (memory->stay has the reason); -ENOMEM. */
 static int try_relief(struct scale *scale, const struct scale_look *look, uint32_t job,
                       struct scale_decision *d)
 {
@@ -217,7 +218,7 @@ static int try_relief(struct scale *scale, const struct scale_look *look, uint32
     int error = scale_plan_init(&plan, look->seen, look->options.policy, 0);
     if (error == 0)
         error = scale_plan_worst_lane(&plan, job, &lane, &loss);
-    /* too few lanes also cause a loss (G12) */
+    /* a job on fewer lanes than it needs loses time without other jobs, too (G12) */
     bool is_short = look->lanes_of[job] < of->lanes_enough;
     if (error != -ENOMEM && !is_explained(of, loss) && !is_short) {
         stay = SCALE_STAY_UNEXPLAINED;
@@ -261,8 +262,9 @@ static bool any_job_is_measured(const struct scale_look *look)
     return false;
 }
 
-/* Returns the next job to measure without other jobs; jobs_count: none. The job with the fewest
- * moves for a measurement comes first, then the job with the longest time on shared lanes. */
+/* Returns the next job to measure without other jobs; jobs_count: none. The job that was moved
+ * least often for a measurement comes first, then the job that has been on shared lanes for the
+ * longest time. */
 static size_t next_to_measure(const struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -355,7 +357,7 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)
-        /* the next attempt follows after the same number of windows */
+        /* the next attempt is made after the same number of windows */
         look->seen->jobs[job].memory->shares = 0;
     scale_plan_fini(&plan);
     return error > 0 || error == -ENOMEM ? error : 0;

@@ -1,5 +1,6 @@
-/* Owns the common parts of all rules of loss: the limit, and a job alone on a lane. Uses only + - x
- * and division on doubles, so plans are the same on every machine (P1). RULES.md: L1 to L8. */
+/* Owns what all rules of loss have in common: the loss limit, and the period of a job alone on a
+ * lane. Uses only addition, subtraction, multiplication and division of doubles, so plans are the
+ * same on every machine (P1). RULES.md: L1 to L8. */
 #include "packer/loss/loss.h"
 
 #include <errno.h>
@@ -46,7 +47,8 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
 
 /* Returns by how much other jobs delay the end of the job's work on the lane (L8). `stretch`:
  * factor by which other jobs lengthen the work. The result is the larger one of two delays: the
- * delay of the last burst of work, and the time by which all lengthened work exceeds span_ns. */
+ * delay of the last burst of work, and the time by which the lengthened work of the whole round
+ * exceeds span_ns. */
 static double late_ns(const struct packer_resident *job, double stretch)
 {
     const struct packer_timing *timing = &job->timing;
@@ -113,7 +115,7 @@ double loss_share_room_ns(const struct packer_timing *timing, double share)
     double period_ns = (double)timing->period_ns, ns = share * period_ns;
 
     if (share >= 1)
-        return 1e300; /* no lane time leads to a share above 1 */
+        return 1e300; /* the share of the lane is at most 1 with any lane time */
     return ns <= free_ns(timing) ? ns : share * (period_ns - free_ns(timing)) / (1 - share);
 }
 

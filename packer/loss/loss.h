@@ -13,15 +13,16 @@
 struct loss_rule {
     const char *name;
     double margin; /* margin that is added to every loss on a shared lane */
-    /* Computes the predicted loss of each job, 0 to 1, without the margin. Each period_ns is
-     * known. */
+    /* Computes the predicted loss of each job, 0 to 1, without the margin. The caller passes only
+     * jobs with a known period_ns. */
     void (*losses)(const struct packer_resident *jobs, size_t count, double *ret_losses);
-    /* Computes the time on the lane until the work of job `self` ends, divided by its lane time.
-     * Negative: the sums overflowed. NULL: the function of `shared` is used. */
+    /* Computes the factor by which other jobs lengthen the work of job `self` on the lane: the time
+     * until the work ends, divided by its lane time. Negative: the sums overflowed. NULL: the
+     * function of `shared` is used. */
     double (*stretch)(const struct packer_resident *jobs, size_t count, size_t self);
     /* Computes the largest lane time of a round, in ns, for one more job beside the residents, so
-     * no job exceeds its limit with the margin. Negative: the job may not use the lane. Loss grows
-     * with lane time, so this one number suffices for pieces of any size. */
+     * that no job's loss plus margin exceeds its limit. Negative: the job may not use the lane.
+     * Loss grows with lane time, so this one number suffices for pieces of any size. */
     double (*room_ns)(const struct packer_resident *residents, size_t count,
                       const struct packer_timing *job);
 };

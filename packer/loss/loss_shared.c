@@ -5,11 +5,11 @@
 
 #include "packer/loss/loss_nodes.h"
 
-#define FULL 1e290 /* a larger sum may overflow: the lane is then closed */
+#define FULL 1e290 /* a larger sum may overflow, so the lane is closed */
 
 /* Sums over a set of jobs with shares u. P(x) is the product of ((1-u) + u x), and S(sum of c_k
- * x^k) is the sum of k! c_k (L2). g = S(P), h = S(x P), i = S(x^2 P). These three suffice to add
- * two more jobs. */
+ * x^k) is the sum of k! c_k (L2). g = S(P), h = S(x P), i = S(x^2 P). These three sums suffice to
+ * add two more jobs. */
 struct sums {
     double g, h, i;
 };
@@ -34,8 +34,8 @@ static void product_add(struct product *product, double share)
         product->at[k] *= 1 - share + share * loss_nodes[k];
 }
 
-/* Returns the sums over all jobs of the product except one job with this share. Share 0: no job is
- * left out. */
+/* Returns the sums over all jobs of the product except one job with this share. If `share` is 0, no
+ * job is left out. */
 static struct sums sums_without(const struct product *product, double share)
 {
     struct sums sums = {0};
@@ -74,9 +74,9 @@ static double loss_of(const struct packer_resident *job, const struct sums *othe
 
 /* --- room for one more job --- */
 
-/* Returns the largest lane time with which the new job is within its own limit. The waits of this
- * job are linear in its lane time. The lengthening of its own rounds beyond the free lane time is
- * linear, too (L3). */
+/* Returns the largest lane time with which the new job stays within its own loss limit. The waits
+ * of this job are linear in its lane time. The lengthening of its own rounds beyond the free lane
+ * time is linear, too (L3). */
 static double own_room_ns(const struct packer_timing *job, const struct sums *met)
 {
     double limit = loss_limit(job) - LOSS_MARGIN, free_ns, slack_ns, waits;
@@ -91,8 +91,8 @@ static double own_room_ns(const struct packer_timing *job, const struct sums *me
     return (slack_ns + free_ns) / (1 + waits);
 }
 
-/* Returns the largest lane time of the new job with which this resident is within its limit.
- * `others`: sums over the other residents. */
+/* Returns the largest lane time of the new job with which this resident stays within its loss
+ * limit. `others`: sums over the other residents. */
 static double resident_room_ns(const struct packer_resident *resident, const struct sums *others,
                                const struct packer_timing *job)
 {

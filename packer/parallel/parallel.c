@@ -16,7 +16,8 @@ static double parallel_cost(const struct parallel *p, const struct parallel_tria
     return p->goal == PARALLEL_FRUGAL ? trial->unit_ns * trial->workers : trial->unit_ns;
 }
 
-/* Returns the best trial; of equal ones the first, which has the fewest workers. */
+/* Returns the best trial; of several equally good trials the first, which has the fewest
+ * workers. */
 static const struct parallel_trial *parallel_best(const struct parallel *p)
 {
     const struct parallel_trial *best = &p->trials[0];
@@ -74,8 +75,8 @@ static void parallel_add_trial(struct parallel *p, double unit_ns)
     p->chosen_ns = best->unit_ns;
 }
 
-/* Begins a new search if the time has drifted. If `least` equals `most`, no trial has set
- * `chosen_ns`, and there is nothing to search. */
+/* Begins a new search if the time of the chosen number of workers has drifted. If `least` equals
+ * `most`, no trial has set `chosen_ns`, and there is nothing to search. */
 static void parallel_check_drift(struct parallel *p, double unit_ns)
 {
     if (p->chosen_ns > 0 && fabs(unit_ns - p->chosen_ns) > PARALLEL_DRIFT * p->chosen_ns)

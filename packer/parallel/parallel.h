@@ -12,15 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PARALLEL_STEPS 12   /* number of steps of a trial */
-#define PARALLEL_DROPPED 2  /* number of first steps of a trial that do not count */
-#define PARALLEL_TRIALS 34  /* maximum number of trials of a search */
-#define PARALLEL_WORSE 1.05 /* a trial with this multiple of the best cost ends the search */
-#define PARALLEL_DRIFT 0.25 /* change of the chosen number's time that begins a new search */
+#define PARALLEL_STEPS 12  /* number of steps of a trial */
+#define PARALLEL_DROPPED 2 /* number of first steps of a trial that do not count */
+#define PARALLEL_TRIALS 34 /* maximum number of trials of a search */
+/* a trial whose cost is at least this multiple of the best cost ends the search */
+#define PARALLEL_WORSE 1.05
+/* a new search begins when the time of the chosen number of workers changes by this fraction */
+#define PARALLEL_DRIFT 0.25
 
 enum parallel_goal {
     PARALLEL_FASTEST, /* smallest time of a unit of work */
-    PARALLEL_FRUGAL,  /* smallest product of the time of a unit and the number of workers */
+    /* smallest product of the time of a unit of work and the number of workers */
+    PARALLEL_FRUGAL,
 };
 
 struct parallel_trial {
@@ -39,12 +42,12 @@ struct parallel {
 
 /* Begins a search among `least` to `most` workers; 1 <= least <= most. */
 void parallel_init(struct parallel *p, enum parallel_goal goal, uint32_t least, uint32_t most);
-/* Returns the number of workers that run next. */
+/* Returns the number of workers with which the stage runs next. */
 uint32_t parallel_workers(const struct parallel *p);
 /* Returns whether the next run is a trial of PARALLEL_STEPS steps. */
 bool parallel_is_trial(const struct parallel *p);
-/* Returns the median of the times of the steps, without the first PARALLEL_DROPPED ones; 0: too few
- * steps. `times` is sorted in place. */
+/* Returns the median of the times of the steps, without the first PARALLEL_DROPPED steps; 0: too
+ * few steps. `times` is sorted in place. */
 double parallel_median(double *times, size_t count);
 /* Adds the time of a unit with `workers` workers. During a search, a time for the number of workers
  * in trial ends the trial. After the search, a time for the chosen number that has drifted begins a

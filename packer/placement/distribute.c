@@ -1,7 +1,7 @@
 /* Distributes the pieces so that each lane gets pieces from all parts of the request. Gradients
  * become ready one after the other: a lane with only the last pieces would first be idle and then
- * finish late (P14). Uses only lanes with pieces of the placement, and never exceeds the room of a
- * lane. */
+ * finish late (P14). Uses only lanes that have pieces of the placement, and never exceeds the lane
+ * time or the memory that a lane has left. */
 #include "packer/placement/distribute.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@ struct target {
 struct loose_piece {
     uint64_t first, elements, lane_ns;
     uint32_t tensor; /* position of the tensor in the request */
-    bool is_small;   /* the lane time is below `small_ns`, so the piece is placed last */
+    bool is_small;   /* the piece has less lane time than `small_ns`, so it is placed last */
 };
 
 struct distribution {
@@ -67,8 +67,8 @@ static void take_targets(struct distribution *d)
     }
 }
 
-/* Returns the lane with the smallest ratio of lane time (assigned plus this piece) to quota; NULL:
- * no lane has room. */
+/* Returns the lane with the smallest ratio of lane time (assigned pieces plus this piece) to quota;
+ * NULL: the piece fits on no lane. */
 static struct target *choose(const struct distribution *d, const struct placement_need *need)
 {
     const struct placement *placement = d->placement;
@@ -89,7 +89,7 @@ static struct target *choose(const struct distribution *d, const struct placemen
     return best;
 }
 
-/* Distributes all pieces. -ENOSPC: no lane has room for a piece. */
+/* Distributes all pieces. -ENOSPC: a piece fits on no lane. */
 static int distribute_all(struct distribution *d, int (*compare)(const void *, const void *))
 {
     int error = 0;

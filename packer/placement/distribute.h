@@ -7,8 +7,8 @@
 
 /* Distributes the pieces. Each lane keeps about its lane time, but gets pieces from all parts of
  * the request (P14). `room_ns`: largest lane time of the job on each lane. Pieces with less lane
- * time than `small_ns` are placed last. -ENOSPC: a piece had no room, and the caller has to place
- * all pieces again; -ENOMEM. */
+ * time than `small_ns` are placed last. -ENOSPC: a piece fitted on no lane, and the caller has to
+ * place all pieces again; -ENOMEM. */
 int distribute_in_order(struct placement *placement, const double *room_ns, double small_ns);
 
 #endif

@@ -13,13 +13,13 @@
 #define PLACEMENT_PIECES_MAX (UINT32_C(1) << 22)
 
 struct placement_lane {
-    uint64_t bytes;           /* bytes of all pieces on the lane, with those of this placement */
-    uint64_t memory_bytes;    /* memory left; UINT64_MAX: not limited */
-    uint64_t load_step;       /* load in steps; lanes with the same step count as equally busy */
+    uint64_t bytes;        /* bytes of all pieces on the lane, including pieces of this placement */
+    uint64_t memory_bytes; /* memory left; UINT64_MAX: not limited */
+    uint64_t load_step;    /* load in steps; lanes with the same step count as equally busy */
     uint64_t nic_bytes_per_s; /* bandwidth left; UINT64_MAX: not limited */
-    uint64_t job_lane_ns;     /* lane time of a round of the placed job */
+    uint64_t job_lane_ns;     /* lane time of a round of the placed job on this lane */
     bool usable;              /* whether the policy may use the lane */
-    /* whether the lane has pieces of the job, from this or earlier calls */
+    /* whether the lane has pieces of the placed job, from this call or earlier calls */
     bool hosts_job;
     bool taken; /* whether the lane has a piece from this placement */
 };
@@ -35,10 +35,10 @@ struct placement_need {
 struct placement {
     const struct packer_request *request;
     uint64_t piece_bytes_max;
-    uint64_t total_bytes;         /* bytes of all tensors */
-    size_t total_pieces;          /* pieces of all tensors, cut by placement_piece_elements() */
+    uint64_t total_bytes; /* bytes of all tensors */
+    size_t total_pieces;  /* number of pieces of all tensors, cut by placement_piece_elements() */
     struct placement_lane *lanes; /* one for each lane of the request */
-    struct packer_node *nodes;    /* memory and bandwidth left of each node */
+    struct packer_node *nodes;    /* free memory and bandwidth of each node */
     /* One for each lane. The policy sets the losses, placement_finish() the other fields. */
     struct packer_share *shares;
     struct packer_piece *pieces; /* `tensor` and `lane` are positions until placement_finish() */
@@ -59,8 +59,8 @@ void placement_fini(struct placement *placement);
 uint64_t placement_piece_elements(const struct placement *placement, size_t tensor,
                                   uint64_t elements);
 
-/* Places a range of a tensor on one lane, cut into several pieces if it is too large for one.
- * -ENOSPC with a reason: the lane lacks memory or bandwidth. */
+/* Places a range of a tensor on one lane, cut into several pieces if the range is too large for one
+ * piece. -ENOSPC with a reason: the lane lacks memory or bandwidth. */
 int placement_put(struct placement *placement, size_t tensor, size_t lane, uint64_t first,
                   uint64_t elements);
 
@@ -70,7 +70,7 @@ struct placement_need placement_need(const struct placement *placement, size_t t
 /* Returns whether a usable lane and its node have the memory and the bandwidth (P7). */
 bool placement_lane_fits(const struct placement *placement, size_t lane,
                          const struct placement_need *need);
-/* Return the free memory or bandwidth of the lane or of its node, whichever is smaller. */
+/* Returns the free memory or bandwidth of the lane or of its node, whichever is smaller. */
 uint64_t placement_memory_left(const struct placement *placement, size_t lane);
 uint64_t placement_nic_left(const struct placement *placement, size_t lane);
 

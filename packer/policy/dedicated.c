@@ -1,11 +1,13 @@
-/* Owns the policy `dedicated`: as many lanes as the job has workers, without other jobs, filled
- * evenly. A lane with another job is never used, even if that job is idle. */
+/* Owns the policy `dedicated`: a job gets as many lanes without other jobs as it has workers, and
+ * its pieces fill these lanes evenly. A lane with another job is never used, even if that job is
+ * idle. */
 #include <errno.h>
 
 #include "packer/policy/policy.h"
 
 /* Makes up to `wanted` lanes in `state` without another job usable. `hosts_job`: whether to choose
- * lanes with pieces of the job, or lanes without its pieces. Returns their number. */
+ * lanes with pieces of the job, or lanes without its pieces. Returns the number of lanes made
+ * usable. */
 static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_job,
                          enum packer_lane_state state)
 {
@@ -18,7 +20,7 @@ static size_t take_lanes(struct placement *placement, size_t wanted, bool hosts_
         if (given->jobs > 0 || given->state != state || lane->hosts_job != hosts_job)
             continue;
         lane->usable = true;
-        lane->load_step = 0; /* no other job loads the lane */
+        lane->load_step = 0; /* no other job uses the lane */
         taken++;
     }
     return taken;

@@ -1,7 +1,7 @@
 /* The policies of the packer, one function each. A policy places every element of every tensor of
- * placement->request once, with placement_put(), and returns 0. A policy that finds no room refuses
- * the request with placement_refuse() and returns this error; the caller drops all pieces. Only
- * packer/ uses this header. */
+ * placement->request once, with placement_put(), and returns 0. A policy for which a piece fits on
+ * no lane refuses the request with placement_refuse() and returns the result; the caller then drops
+ * all pieces. Only packer/ uses this header. */
 #ifndef GRADPOOL_PACKER_POLICY_POLICY_H
 #define GRADPOOL_PACKER_POLICY_POLICY_H
 

@@ -14,7 +14,8 @@
 
 #define LANES_OF_A_JOB_MIN 8
 
-/* Lanes count as equal if their spare room differs by less than a hundredth of the period. */
+/* Two lanes count as equal if the job's spare lane time on them differs by less than a hundredth of
+ * the period. */
 #define SPARE_STEPS 100
 
 #define PIECES_A_LANE_MIN 8
@@ -31,9 +32,10 @@ struct fit {
     const struct loss_rule *rule;
     struct cut *cuts; /* pieces of the request; the piece with the most lane time is first */
     size_t cuts_count;
-    /* largest lane time of the job on each lane; negative: the job may not use the lane */
+    /* largest lane time that the job may use on each lane; negative: the job may not use the
+     * lane */
     double *room_ns;
-    double reserve_ns;   /* part of room_ns that is not used */
+    double reserve_ns;   /* part of room_ns that is kept free */
     struct roomy *order; /* lanes, the one with the most room first */
     size_t lanes_max;    /* maximum number of lanes of this job */
     size_t lanes_hosted; /* number of lanes with pieces of the job so far */
@@ -221,8 +223,8 @@ static int put_all(struct fit *fit)
     return error;
 }
 
-/* Makes at most `lanes_max` lanes usable: first lanes with pieces of the job, then the lanes with
- * the most room. */
+/* Makes at most `lanes_max` lanes usable: first lanes with pieces of the job, then the lanes on
+ * which the job may use the most lane time. */
 static void keep_roomiest(struct fit *fit, bool open_only)
 {
     struct placement *placement = fit->placement;
@@ -245,9 +247,10 @@ static void start_again(struct fit *fit)
     fit->lanes_hosted = count_hosted(fit->placement);
 }
 
-/* Places all pieces on at most `lanes_max` lanes (P10). Best fit fills lanes with the least room
- * first, so `lanes_max` may be reached before all pieces are placed. Then the open lanes with the
- * most room are tried, and at last the lanes with the most room, open or not. */
+/* Places all pieces on at most `lanes_max` lanes (P10). Best fit fills the lanes with the least
+ * room first, so `lanes_max` may be reached before all pieces are placed. The second attempt uses
+ * the open lanes with the most room, the third attempt the lanes with the most room, open or
+ * not. */
 static int put_within_lanes_max(struct fit *fit)
 {
     int error, attempts;
@@ -369,8 +372,8 @@ static int put_on_same_lanes(struct fit *fit, double *room_ns, double *wider_roo
     return error;
 }
 
-/* Equalizes the lanes of the job if best fit has filled one to the limit without saving a lane
- * (P15). */
+/* Equalizes the load of the job's lanes if best fit has filled one lane to the limit, although this
+ * saves no lane (P15). */
 static int put_gently(struct fit *fit)
 {
     size_t lanes = fit->placement->request->lanes_count;

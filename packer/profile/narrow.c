@@ -1,6 +1,6 @@
 /* Owns the search for the smallest number of lanes of a job. Only a measurement shows that a number
- * is enough: no rule can predict how far the job's own computing hides the cost of fewer lanes.
- * RULES.md: R10. */
+ * of lanes is enough: no rule can predict how far the job's own computing hides the cost of fewer
+ * lanes. RULES.md: R10. */
 #include "packer/profile/narrow.h"
 
 #define MILLION 1000000

@@ -6,13 +6,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define NARROW_PART_PPM 300000 /* largest part of the loss limit that fewer lanes may cost */
+/* largest part of a job's loss limit that running on fewer lanes may cost, in millionths */
+#define NARROW_PART_PPM 300000
 
 /* State of the search; all zeros: the search has not begun. */
 struct narrow {
     uint32_t few;       /* largest number of lanes known to be too small; 0: none */
     uint32_t enough;    /* smallest number of lanes that was enough so far */
-    uint32_t spent_ppm; /* loss of the job on `enough` lanes */
+    uint32_t spent_ppm; /* loss of the job on `enough` lanes, in millionths */
 };
 
 /* Begins a new search for a job that ran alone on `lanes` lanes. */

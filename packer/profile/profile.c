@@ -28,8 +28,8 @@ static void clear_ending(struct profile_times *of)
 }
 
 /* Returns whether the job itself has changed: its period is more than a quarter above the explained
- * one, which is the period alone plus the growth of lane time on the busiest lane. Other jobs
- * cannot be the cause, because loss limits keep their effect far below a quarter (R9). */
+ * period (the period alone plus the growth of lane time on the busiest lane). Other jobs cannot be
+ * the cause, because loss limits keep their effect far below a quarter (R9). */
 static bool is_unexplained(const struct profile *p)
 {
     uint64_t explained_ns = p->alone.period_ns;
@@ -38,7 +38,7 @@ static bool is_unexplained(const struct profile *p)
     return p->alone.period_ns > 0 && p->now.period_ns > explained_ns + explained_ns / 4;
 }
 
-/* Ends the trial with fewer lanes (R10). Returns whether there is a verdict. */
+/* Ends the trial with fewer lanes (R10). Returns whether the trial has a result. */
 static bool end_trial(struct profile *p, uint32_t limit_ppm)
 {
     if (limit_ppm == 0 || p->setting_rounds < PROFILE_TRIED_ROUNDS)
@@ -52,7 +52,7 @@ static bool end_trial(struct profile *p, uint32_t limit_ppm)
 }
 
 /* Stores the times of a job on `enough` lanes, where the cost of fewer lanes is known. The period
- * on all lanes is computed from the present period, and so follows changes of the job. */
+ * on all lanes is computed from the present period, so that it reflects changes of the job. */
 static void follow_on_fewest(struct profile *p)
 {
     p->fewest = p->now;
@@ -73,7 +73,8 @@ static void apply_limit(struct profile *p, uint32_t limit_ppm)
 
 /* The lanes on which the job runs, compared with its search for fewer lanes (R10). */
 enum profile_setting {
-    /* on lanes with other jobs, or without other jobs on some further number of lanes */
+    /* on lanes with other jobs, or without other jobs on a number of lanes that the search does not
+     * use */
     SETTING_OTHER,
     SETTING_TRIAL,  /* without other jobs, on the lanes of the trial or on too few lanes */
     SETTING_FEWEST, /* without other jobs, on the `enough` lanes of a completed search */
@@ -109,7 +110,7 @@ static bool update_known(struct profile *p, uint32_t limit_ppm)
         follow_on_fewest(p);
         return false;
     }
-    if (at == SETTING_TRIAL) /* in a trial a longer period is expected (R9) */
+    if (at == SETTING_TRIAL) /* during a trial a longer period is expected (R9) */
         return p->lanes == narrow_next(&p->narrow) && end_trial(p, limit_ppm);
     p->unexplained = is_unexplained(p) ? p->unexplained + 1 : 0;
     bool is_other = p->now.period_ns < p->alone.period_ns - p->alone.period_ns / 20 ||
@@ -212,8 +213,8 @@ static struct profile_times best_known(const struct profile *p)
 }
 
 /* Returns the times for placement. Other jobs lengthen the period, but not the lane time, so the
- * present lane time is returned. The part of the busiest lane stays as measured alone, because more
- * lane time there counts as a longer period (L3). */
+ * present lane time is returned. The lane time on the busiest lane is that measured alone, because
+ * additional lane time there counts as a longer period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

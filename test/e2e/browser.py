@@ -38,7 +38,7 @@ GROUNDS = {1: 'rgb(255, 255, 255)', 0: 'rgb(20, 23, 27)'}
 def dom(url, *options):
     """Returns the page's document after its scripts have run. Fails if the page writes to the
     console."""
-    # a process of the browser may write to the profile even after the end of the first one
+    # a process of the browser may write to the profile even after the end of the first process
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         shown = harness.run(
             ['chromium-headless-shell', '--no-sandbox', '--disable-gpu',

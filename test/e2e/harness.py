@@ -1,7 +1,7 @@
 """Starts a service and emulated workers as real processes, for end-to-end tests.
 
-Every started process is killed at the end, even if a case fails. Every wait has a deadline. If it
-passes, the error names the awaited condition and shows the end of the log."""
+Every started process is killed at the end, even if a case fails. Every wait has a deadline. After
+the deadline the error names the awaited condition and shows the end of the log."""
 import contextlib
 import ctypes
 import json
@@ -29,7 +29,7 @@ WORKER_MS = 600000  # deadline of each wait of a worker: a stop in a test may be
 SERVING = ('up', 'silent')  # states of an aggregator with lanes for jobs
 # Under nohup started processes would inherit an ignored SIGHUP, but tests need the default action.
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
-PIDFD_GETFD = 438  # the same number on every architecture
+PIDFD_GETFD = 438  # number of the system call, which is the same on every architecture
 ESTABLISHED, LISTENING = '01', '0A'  # states in /proc/net/tcp
 SO_ATTACH_FILTER = 26
 
@@ -137,8 +137,8 @@ def until(condition, what, seconds=WAIT_S, process=None):
         if patience.is_over():
             what = what() if callable(what) else what
             raise AssertionError(f'never: {what}' + (f'\n{process.tail()}' if process else ''))
-        # After a check that starts a command, a pause in proportion to its cost leaves the core to
-        # the awaited processes.
+        # After each check the test pauses in proportion to the CPU time of the check, so that
+        # checks leave the core to the awaited processes.
         cost_s, waited_s = time.monotonic() - looked, time.monotonic() - began
         time.sleep(min(max(0.005, 3 * cost_s, waited_s / 20), 0.2))
         looked = time.monotonic()
@@ -170,7 +170,7 @@ def finish(child, seconds=WAIT_S, given=None):
         try:
             return child.communicate(given, timeout=progress.SAMPLE_S)
         except subprocess.TimeoutExpired:
-            given = None    # the input is sent only once
+            given = None    # the input is sent only with the first call
             if patience.is_over():
                 child.kill()
                 out = errors = None
@@ -340,8 +340,8 @@ def descriptors(pid):
 
 
 def connections(pid, port, end='remote', state=ESTABLISHED):
-    """Yields a process's TCP connections with this port at the local or remote end, as descriptors
-    of this process. Includes listening sockets."""
+    """Yields a process's TCP connections with this port at the local or remote end, each as a
+    descriptor in this process. Includes listening sockets."""
     field, links = {'local': 1, 'remote': 2}[end], {}
     for line in pathlib.Path('/proc/net/tcp').read_text().splitlines()[1:]:
         fields = line.split()
@@ -362,7 +362,7 @@ def connections(pid, port, end='remote', state=ESTABLISHED):
 
 def cut_connections(pid, port):
     """Closes a process's TCP connections to this port from outside, like a network fault. Returns
-    their number."""
+    the number of closed connections."""
     links = 0
     for link in connections(pid, port):
         link.shutdown(socket.SHUT_RDWR)
@@ -372,8 +372,8 @@ def cut_connections(pid, port):
 
 def forget_connections(pid, port, end='remote'):
     """Drops all packets that arrive on these connections, like a firewall that has lost its table.
-    Other connections still work. Returns their number. SkipTest: users of this host cannot drop
-    packets."""
+    Other connections still work. Returns the number of such connections. SkipTest: users of this
+    host cannot drop packets."""
     drop_all = ctypes.create_string_buffer(struct.pack('HBBI', 6, 0, 0, 0))     # BPF_RET, 0 bytes
     program, links = struct.pack('HL', 1, ctypes.addressof(drop_all)), 0
     for link in connections(pid, port, end):
@@ -387,8 +387,8 @@ def forget_connections(pid, port, end='remote'):
 
 def reset_connections(port, end='local'):
     """Resets all TCP connections with this port at the local or remote end. The kernel closes this
-    end and sends a reset to the other end. Returns their number. SkipTest: users of this host
-    cannot reset connections."""
+    end and sends a reset to the other end. Returns the number of reset connections. SkipTest: users
+    of this host cannot reset connections."""
     if not shutil.which('ss'):
         raise unittest.SkipTest('no `ss` here, which resets connections (iproute2)')
     side = {'local': 'sport', 'remote': 'dport'}[end]
@@ -434,7 +434,8 @@ def finish_training(*workers):
 
 def container():
     """Returns words in front of a command. They run the command in a new PID namespace, as the
-    first process of a container with the host's network. SkipTest: this host does not allow it."""
+    first process of a container with the host's network. SkipTest: this host does not permit PID
+    namespaces."""
     words = 'unshare', '--pid', '--fork', '--mount-proc'
     if subprocess.run([*words, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no PID namespace can be made here: CAP_SYS_ADMIN is needed')

@@ -1,6 +1,6 @@
-/* Fuzzes the state of a deal that a late worker receives from another rank. The words are refused,
- * or the deal continues without an access outside its memory. The first words are set to those of a
- * valid deal, so that the parser also reads the rest. */
+/* Fuzzes the state of a deal that a late worker receives from another rank. Either the words are
+ * refused, or the deal continues without an access outside its memory. The first words are set to
+ * those of a valid deal, so that the parser also reads the rest. */
 #include "client/lib/elastic/carry.h"
 #include "test/lib/fuzz.h"
 

@@ -1,5 +1,5 @@
 /* Fuzzes a configuration file. Either the file is refused, with a line and a printable reason. Or
- * its values are the same after they are written and read again. */
+ * its values are written and read again, which gives the same values. */
 #include "svc/cli/cli.h"
 #include "svc/cli/options/config.h"
 #include "svc/cli/options/options.h"

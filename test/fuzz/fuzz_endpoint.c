@@ -1,5 +1,6 @@
-/* Fuzzes the text of an endpoint. Either the text is refused with a reason, and the result is
- * unchanged. Or the endpoint is the same after it is formatted and parsed again. */
+/* Fuzzes the text of an endpoint. Either the text is refused with a reason, and the output is
+ * unchanged. Or the parsed endpoint is formatted and parsed again, which gives the same
+ * endpoint. */
 #include "svc/endpoint/endpoint.h"
 #include "test/lib/fuzz.h"
 

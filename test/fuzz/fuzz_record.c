@@ -1,5 +1,5 @@
-/* Fuzzes records of the data plane. A record is refused, or it is valid, has a length, and a second
- * check gives the same result. Sets of ranks have one meaning. */
+/* Fuzzes records of the data plane. Either a record is refused, or the record is valid, has a
+ * length, and passes a second check, too. All functions that read a set of ranks must agree. */
 #include "svc/wire/record.h"
 #include "svc/wire/round_set.h"
 #include "test/lib/fuzz.h"
@@ -8,7 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Checks that all functions that read a set agree. */
+/* Checks that all functions that read a set of ranks agree. */
 static void check_set(const struct record_chosen *set)
 {
     uint32_t ranks = 0, gradients = 0;

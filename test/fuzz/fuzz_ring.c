@@ -22,8 +22,8 @@ static uint32_t next(struct script *s)
     return value;
 }
 
-/* Returns a counter that is usually near the true one, so that both possible and impossible values
- * occur. */
+/* Returns a counter that is often near the true counter, so that both possible and impossible
+ * values occur. */
 static uint32_t counter(struct script *s, uint32_t ours)
 {
     uint32_t value = next(s);

@@ -1,6 +1,6 @@
 /* Fuzzes the directory of a request for rows, in memory that a worker lends. The first eight bytes
  * are the number of shards and the number of keys. Either an entry is refused, or every span names
- * a shard and keys within the request, and is found again. */
+ * a shard and keys within the request, and the search finds it again. */
 #include "svc/wire/table/row_directory.h"
 #include "test/lib/fuzz.h"
 
@@ -10,7 +10,8 @@
 #include <string.h>
 
 #define HEAD_BYTES 8
-#define SHARDS_SEARCHED 64 /* the search of more shards takes long */
+/* maximum number of shards that are searched, because the search of more shards takes long */
+#define SHARDS_SEARCHED 64
 
 static void check_span(const struct row_directory *directory, uint32_t index)
 {
@@ -22,7 +23,7 @@ static void check_span(const struct row_directory *directory, uint32_t index)
     assert(memcmp(&span, &found, sizeof span) == 0);
 }
 
-/* Checks that shards which a valid directory lacks are not found. */
+/* Checks that the search does not find shards that a valid directory lacks. */
 static void check_absent(const struct row_directory *directory)
 {
     struct row_span span;
@@ -35,7 +36,8 @@ static void check_absent(const struct row_directory *directory)
     assert(found == directory->spans);
 }
 
-/* Reads an invalid directory, which must also be possible at any time. */
+/* Reads an invalid directory. Reading must stay within the memory, because a worker may damage the
+ * directory at any time. */
 static void read_unsound(const struct row_directory *directory)
 {
     struct row_span span;

@@ -1,6 +1,6 @@
 /* Fuzzes the terms of a table, which clients declare and aggregators receive. Either they are
- * refused with a reason, or all counts are in range, and the filled terms mean the same. The bytes
- * behind the terms are a name. */
+ * refused with a reason, or all counts are in range, and the terms with defaults filled in mean the
+ * same. The bytes behind the terms are a name. */
 #include "svc/wire/table/table_terms.h"
 #include "test/lib/fuzz.h"
 

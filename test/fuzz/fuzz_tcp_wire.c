@@ -1,7 +1,7 @@
 /* Fuzzes the bytes of an accepted peer before they reach the tcp provider. The result must not
- * depend on the portions. No message may pass with invalid fields that the provider would not
- * check. The counts of requests and answers must never become negative. The first byte selects the
- * bytes sent before, and the second byte the portions. */
+ * depend on the portions in which the bytes arrive. No message may pass with invalid fields that
+ * the provider would not check. The counts of requests and answers must never become negative. The
+ * first byte selects the bytes sent before, and the second byte the portions. */
 #include "svc/fabric/ofi/door/tcp_wire.h"
 #include "test/lib/fuzz.h"
 
@@ -13,7 +13,7 @@
 #define MESSAGE_BYTES_MAX 4096
 #define READ_BYTES 64
 
-/* a read of READ_BYTES, and a message that requests an acknowledgement */
+/* the bytes sent before: a read of READ_BYTES, and a message that requests an acknowledgement */
 static const uint8_t sent_read[40] = {3, 2, 0, 0, 0, 1, 40, 0, 40, [24] = READ_BYTES};
 static const uint8_t sent_message[16] = {3, 0, 4, 0, 0, 0, 16, 0, 16};
 

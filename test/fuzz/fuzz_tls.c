@@ -1,6 +1,6 @@
-/* Fuzzes accepting ends with keys. A peer that sends any bytes and disconnects never becomes a
- * tenant, and is classified as plain, TLS or invalid. The first byte selects the portions in which
- * the rest arrives. The corpus has greetings made with this key. */
+/* Fuzzes channels that accept connections with keys. A peer that sends any bytes and disconnects
+ * never becomes a tenant, and is classified as plain, TLS or invalid. The first byte selects the
+ * portions in which the rest arrives. The corpus has greetings made with this key. */
 #include "svc/channel/channel.h"
 #include "test/lib/fuzz.h"
 

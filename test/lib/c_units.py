@@ -27,9 +27,9 @@ PLAIN_NAME = re.compile(r'(\w+)\s*(?:\[[^]]*\]\s*)*(?::[^:]*)?$')
 
 
 class Unit:
-    """A source file. `functions` and `statics` are defined in it, `declared` are declarations for
-    other files, and `variables` are data that other files may name. `structs` has the body of each
-    tag, `aliases` the tag of each typedef name."""
+    """A source file. `functions` and `statics` are its defined functions, `declared` its
+    declarations for other files, and `variables` its data that other files may name. `structs` maps
+    each tag to the body of the struct, and `aliases` maps each typedef name to its tag."""
 
     def __init__(self, text):
         code = GUARDED.sub('', tidy.code_only(text))
@@ -55,8 +55,8 @@ class Unit:
 
 
 def top_level(code):
-    """Yields (head, whether braces follow, whether these belong to a function) of each definition
-    and declaration."""
+    """Yields (head, whether a body in braces follows, whether the body belongs to a function) of
+    each definition and declaration."""
     start, opened, depth = 0, None, 0
     for mark in MARK.finditer(code):
         at = mark.start()
@@ -96,7 +96,7 @@ def data_names(head):
 
 
 def split_commas(text):
-    """Yields the pieces between commas outside of brackets."""
+    """Yields the pieces of a text between commas outside of brackets."""
     depth, start = 0, 0
     for at, mark in enumerate(text):
         depth += (mark in '([{') - (mark in ')]}')
@@ -117,7 +117,8 @@ def closing(code, start):
 
 
 def read_structs(code):
-    """Returns ([(tag, body)], {typedef name: tag}) of a file, including inner ones."""
+    """Returns ([(tag, body)], {typedef name: tag}) of a file, including structs inside of structs.
+    """
     structs, aliases = [], {alias: tag for tag, alias in ALIAS.findall(code)}
     for found in STRUCT.finditer(code):
         end = closing(code, found.end())

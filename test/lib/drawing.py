@@ -1,7 +1,7 @@
 """Draws random comments, messages and rules of the tree from a seed, for human readers.
 
-Each item is printed with the lines beside it: the code below a comment, the call of a message, the
-purpose of a rule's room.
+Each item is printed with lines of its context: the code below a comment, the call that contains a
+message, or the title of the README that contains a rule.
 """
 import os
 import random
@@ -63,7 +63,8 @@ def longest_string(code):
 
 
 def rules(files):
-    """Yields (path, line, text) of each numbered rule, with the purpose of its room."""
+    """Yields (path, line, text) of each numbered rule, with the title of the README of its folder.
+    """
     for path, text in words.pages(files):
         room = purpose(files, os.path.dirname(path))
         for number, block in blocks(text):
@@ -87,7 +88,7 @@ def blocks(text):
 
 
 def purpose(files, room):
-    """Returns the title of the room's README: its name and one line."""
+    """Returns the title of a folder's README: its name and one line."""
     return (files.get(os.path.join(room, 'README.md')) or room).split('\n')[0].strip('# ')
 
 
@@ -102,7 +103,8 @@ KINDS = {kind.__name__: kind for kind in COUNTS}
 
 
 def draw(files, name, seed):
-    """Prints a sample of the kind. The same tree and seed give the same items."""
+    """Prints a sample of one kind: comments, messages or rules. The same tree and seed give the
+    same items."""
     found = list(KINDS[name](files))
     drawn = random.Random(seed).sample(found, min(len(found), COUNTS[KINDS[name]]))
     for number, (path, line, text) in enumerate(drawn, 1):

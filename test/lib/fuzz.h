@@ -17,8 +17,8 @@ uint64_t fuzz_random_next(struct fuzz_random *random);
 /* Returns a number from 0 to below-1; `below` > 0. */
 uint64_t fuzz_random_below(struct fuzz_random *random, uint64_t below);
 
-/* Changes `data` (`bytes` bytes, room for `bytes_max`) in one to four places: bits, bytes, integers
- * at the limits of types, cuts, copies, pieces of `other`. Returns the new length. */
+/* Changes `data` (`bytes` bytes, space for `bytes_max`) in one to four places: bits, bytes,
+ * integers at the limits of types, cuts, copies, pieces of `other`. Returns the new length. */
 size_t fuzz_mutate(struct fuzz_random *random, uint8_t *data, size_t bytes, size_t bytes_max,
                    const uint8_t *other, size_t other_bytes);
 

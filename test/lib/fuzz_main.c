@@ -1,6 +1,6 @@
 /* Replays a fuzz target without a fuzzer: every file of a corpus folder, then a number of mutations
- * from a seed. Owns the present input. A crash prints the name of a file with the input. Only the
- * target judges inputs. See test/fuzz/README.md. */
+ * from a seed. Owns the present input. After a crash it prints the name of a file that contains the
+ * input. Only the target judges inputs. See test/fuzz/README.md. */
 #include "test/lib/fuzz.h"
 
 #include <dirent.h>
@@ -45,7 +45,9 @@ static void save_current(void)
 static void on_signal(int number)
 {
     save_current();
-    raise(number); /* ends the process now, because SA_RESETHAND restored the default action */
+    /* raises the signal again, which ends the process now, because SA_RESETHAND restored the
+     * default action */
+    raise(number);
 }
 
 /* NULL in a program without a sanitizer */
@@ -101,7 +103,7 @@ static void load_all(const char *folder)
         if (entry->d_name[0] != '.')
             load(folder, entry->d_name);
     closedir(dir);
-    /* the order then depends only on the seed */
+    /* the order of the inputs then depends only on the seed */
     qsort(corpus, corpus_count, sizeof corpus[0], by_name);
 }
 

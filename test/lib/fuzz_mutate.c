@@ -1,4 +1,5 @@
-/* Mutates byte strings with random numbers from a seed. Must never write beyond the given room. */
+/* Mutates byte strings with random numbers from a seed. Must never write beyond the end of the
+ * given memory. */
 #include "test/lib/fuzz.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Linked into every cmocka program. With GRADPOOL_TEST_CASE only cases run whose names match this
- * pattern (with *). */
+/* Linked into every cmocka program. If GRADPOOL_TEST_CASE is set, only the cases whose names match
+ * this pattern run. The pattern may contain *. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

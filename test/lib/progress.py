@@ -1,12 +1,12 @@
 """Measures the progress of processes from /proc, to distinguish slow processes from hanging ones.
 
-A process makes progress while one of its threads runs, waits for a core or waits for a disk. So it
-counts as busy also on a loaded host or with slow memory. A hanging process sleeps."""
+A process makes progress while one of its threads runs, waits for a core or waits for a disk. So a
+slow process counts as busy also on a loaded host or with slow memory. A hanging process sleeps."""
 import contextlib
 import os
 import time
 
-QUIET_CORES = 0.05  # groups of processes that use fewer cores make no progress
+QUIET_CORES = 0.05  # a group of processes that uses fewer cores makes no progress
 SAMPLE_S = 1.0
 
 
@@ -29,7 +29,7 @@ def owners(roots, table):
 
     def owner(pid):
         if pid not in owned:
-            owned[pid] = None   # ends a cycle, which a reused pid could cause
+            owned[pid] = None   # ends a cycle of parents, which a reused pid could cause
             parent, session = table.get(pid, (0, 0))
             owned[pid] = session if session in roots else owner(parent) if pid in table else None
         return owned[pid]
@@ -38,8 +38,8 @@ def owners(roots, table):
 
 
 def thread_time(folder):
-    """Returns CPU time and waiting time. A kernel without schedstat has only the CPU time, in
-    ticks."""
+    """Returns (CPU time, waiting time) of a thread. A kernel without schedstat has only the CPU
+    time, in ticks."""
     with contextlib.suppress(FileNotFoundError):
         with open(f'{folder}/schedstat', 'rb') as file:
             ran, waited, _ = map(int, file.read().split())
@@ -50,8 +50,8 @@ def thread_time(folder):
 
 
 def thread_times(pid):
-    """Returns tid -> nanoseconds on a core and in a queue for a core. A wait for a disk counts as
-    busy."""
+    """Returns tid -> nanoseconds on a core and in a queue for a core. A thread that waits for a
+    disk counts as busy."""
     times = {}
     with contextlib.suppress(OSError):
         for tid in os.listdir(f'/proc/{pid}/task'):
@@ -107,7 +107,8 @@ class Patience:
             return False
         elapsed, self.sampled = now - self.sampled, now
         if self.is_quiet():
-            # A late sample counts as at most two, because the test itself could not run.
+            # A late sample counts as at most two sampling intervals, because the test itself could
+            # not run.
             self.quiet_s += min(elapsed, 2 * SAMPLE_S)
         return (self.quiet_s >= self.seconds
                 or now - self.start >= self.BUSY_FACTOR * self.seconds)
@@ -144,8 +145,8 @@ def pressure_s():
 
 
 class Stopwatch:
-    """Time without the seconds in which a process of the host waited for a core. Tests compare
-    deadlines of the service with this time. The time passes more slowly on a busy host."""
+    """A clock that does not count seconds in which a process of the host waited for a core. Tests
+    compare deadlines of the service with this clock, which runs more slowly on a busy host."""
 
     def __init__(self):
         self.began, self.before_s = time.monotonic(), pressure_s()

@@ -11,7 +11,7 @@ import sys
 import traceback
 import unittest
 
-# Logs whose last lines are printed after a failed case. Each log has a name and a tail().
+# Logs whose last lines are printed after a failed case. Each log has a name and a method tail().
 witnesses = []
 
 
@@ -81,8 +81,8 @@ def seed(default):
 
 
 def cases(suite, pattern):
-    """Yields the cases of a suite whose name matches `pattern`. The name has _ for blanks, and the
-    pattern may contain *."""
+    """Yields the cases of a suite whose names match `pattern`, which may contain *. In these names
+    _ replaces each blank."""
     for test in suite:
         if isinstance(test, unittest.TestSuite):
             yield from cases(test, pattern)
@@ -91,8 +91,8 @@ def cases(suite, pattern):
 
 
 def main(module='__main__'):
-    """Runs all cases of the module, or those of GRADPOOL_TEST_CASE. Prints the plan last. Exits
-    with 1 if one failed."""
+    """Runs all cases of the module, or the cases that match GRADPOOL_TEST_CASE. Prints the plan
+    last. Exits with 1 if one failed."""
     result, suite = TapResult(), unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module])
     if pattern := os.environ.get('GRADPOOL_TEST_CASE'):
         suite = unittest.TestSuite(cases(suite, pattern))

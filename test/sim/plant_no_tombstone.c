@@ -1,5 +1,5 @@
-/* A planted mistake: a lane that has dropped a piece answers as if it had never had the piece.
- * Linked with --wrap=tell_error_now. */
+/* Plants a mistake: a lane that has dropped a piece answers as if the piece had never been placed
+ * on this lane. Linked with --wrap=tell_error_now. */
 #include "svc/lane/job/tell.h"
 
 #include <errno.h>

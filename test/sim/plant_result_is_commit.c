@@ -1,4 +1,4 @@
-/* A planted mistake: a rank receives COMMIT as soon as its own result is posted. The results of
+/* Plants a mistake: a rank receives COMMIT as soon as its own result is posted. The results of
  * other ranks may be missing. Linked with --wrap=fabric_write_word,--wrap=fabric_notify. */
 #include "svc/fabric/fabric.h"
 #include "svc/lane/types.h"

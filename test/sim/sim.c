@@ -19,8 +19,8 @@
 
 /* --- chance and failure --- */
 
-/* Random numbers of splitmix64. The network has separate random numbers, so one more draw here does
- * not change its delays. */
+/* Draws a random number by splitmix64. The network draws from its own sequence, so one more number
+ * drawn here does not change the network's delays. */
 uint64_t sim_draw(struct sim *sim, uint64_t below)
 {
     uint64_t z = sim->random += UINT64_C(0x9e3779b97f4a7c15);
@@ -243,7 +243,8 @@ static uint64_t lane_posts(const struct sim_lane *lane)
            mem_fabric_counters(lane->fabrics[SIM_MAPPED]).posts;
 }
 
-/* Returns whether the lane died at the post number chosen by the test. */
+/* Returns whether the lane died at the post (number `post` of the run) at which the test kills
+ * it. */
 static bool has_died(struct sim *sim, const struct sim_lane *lane)
 {
     const struct sim_fault *fault = &sim->options.fault;
@@ -267,8 +268,8 @@ static bool lane_turn(struct sim *sim, struct sim_lane *lane)
            fabric_arm(lane->fabrics[SIM_MAPPED], &wait) == -EAGAIN;
 }
 
-/* Runs lanes and workers in random order, and skips some. Returns whether anything can still happen
- * now. */
+/* Runs lanes and workers in random order, and skips some. Returns whether a lane or a worker may
+ * still have work at the present time. */
 static bool give_turns(struct sim *sim)
 {
     struct actor actors[SIM_LANES_MAX + SIM_JOBS_MAX * SIM_WORKERS_MAX];
@@ -301,7 +302,8 @@ static uint64_t next_wake_ns(const struct sim *sim)
     return next_ns;
 }
 
-/* Returns the time of the next event: a due packet, or the wake-up of a stopped worker. */
+/* Returns the time of the next event: the arrival of the next packet, or the end of a worker's
+ * stop. */
 static uint64_t next_due_ns(const struct sim *sim)
 {
     uint64_t due_ns = next_wake_ns(sim);

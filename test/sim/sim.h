@@ -11,16 +11,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Connection of workers to lanes. Mixed: chosen for each worker. */
+/* How workers connect to lanes. SIM_MIXED: chosen at random for each worker. */
 enum sim_reach { SIM_MESSAGES, SIM_MAPPED, SIM_MIXED };
 
-/* Kinds of pieces. Plain: sums of all ranks. Mixed: every kind. Update: all have an update rule. */
+/* Kinds of pieces. SIM_KINDS_PLAIN: sums of all ranks. SIM_KINDS_MIXED: every kind.
+ * SIM_KINDS_UPDATE: all pieces have an update rule. */
 enum sim_kinds { SIM_KINDS_PLAIN, SIM_KINDS_MIXED, SIM_KINDS_UPDATE };
 
-/* One post that fails on purpose: a post of the first lane, or of the last rank of the first
+/* One post that fails on purpose: a post of the first lane, or a post of the last rank of the first
  * job. */
 struct sim_fault {
-    uint64_t post; /* number of the post, counted from the start; 0: none */
+    uint64_t post; /* number of the post that fails, counted from the start; 0: no post fails */
     enum mem_fault fault;
     bool is_worker;
 };
@@ -29,9 +30,10 @@ struct sim_options {
     uint64_t seed; /* seed of delays, orders and contents */
     uint32_t lanes, jobs, workers, pieces, rounds;
     uint64_t elements_most; /* maximum number of elements of a piece */
-    bool is_exact; /* true: exact numbers of lanes, jobs, workers and pieces; false: maxima */
+    /* true: the numbers of lanes, jobs, workers and pieces are exact; false: they are maxima */
+    bool is_exact;
     enum sim_kinds kinds;
-    bool has_copies; /* workers' memory contains copies of states, which survive the lanes */
+    bool has_copies; /* workers' memory contains copies of lane states, which survive the lanes */
     enum sim_reach reach;
     uint32_t queue_depth; /* 0: default of the network */
     uint64_t delay_max_ns;
@@ -51,13 +53,14 @@ struct sim_options {
 
 /* Figures of a run, for tests. */
 struct sim_result {
-    uint64_t transcript; /* hash of every event of all lanes and workers */
+    uint64_t transcript; /* hash of every event of all lanes and workers, in order */
     uint64_t turns, rounds, results, commits, repeats, laps, deaths, standings, comebacks;
-    uint64_t handovers, undone; /* moves of pieces in use: completed; undone */
+    uint64_t handovers,
+        undone; /* number of moves of pieces in use: completed moves; undone moves */
     uint64_t jobs_done, jobs_failed;
-    uint64_t losses;      /* lost lane states that workers were informed of */
+    uint64_t losses;      /* number of lost lane states of which workers were informed */
     uint64_t bits;        /* hash of all results whose bits depend on their inputs only */
-    uint64_t posts;       /* posts of the side named by sim_fault */
+    uint64_t posts;       /* number of posts of the side that sim_fault names */
     uint64_t allocations; /* allocations since the first poll */
 };
 

@@ -12,7 +12,7 @@
  * pages. */
 #define WINDOW_BYTES_MOST ((9u << 20) + (256u << 10))
 #define JOB_BYTES_MOST (32u << 10) /* memory of a job and its transfers */
-/* slot of a rank for answers, rounded up like the arena */
+/* size of a rank's slot for answers, rounded up like sizes in the arena */
 #define ANSWER_BYTES_MOST (320u << 10)
 
 static uint32_t mix(uint64_t x)
@@ -235,8 +235,8 @@ static void check_all_hold(const struct sim_worker *w, struct sim_piece *piece, 
     }
 }
 
-/* Adds the result's bits to the hash, if all ranks take part: then the inputs alone determine
- * the bits. */
+/* Adds the result's bits to the hash if all ranks take part in the round, because the inputs alone
+ * then determine the bits. */
 static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     const unsigned char *landing = landing_at(w, piece, round);
@@ -248,8 +248,8 @@ static void note_bits(const struct sim_worker *w, struct sim_piece *piece, uint6
     w->sim->result.bits += hash;
 }
 
-/* Overwrites input and landing area with garbage after the check. If a lane still reads them,
- * its sum or result becomes wrong. */
+/* Overwrites input and landing area with garbage after the check. If a lane still reads or writes
+ * this memory, a sum or a result becomes wrong. */
 void check_committed(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 {
     uint64_t of = check_landed(w, piece, round);

@@ -12,8 +12,8 @@
 #include <string.h>
 
 #define LANE_ID_FIRST 10
-/* Within this number of turns the survivors must learn that a worker died, unless they are
- * stopped. */
+/* Within this number of turns each survivor must be informed that a worker died, unless the
+ * survivor is stopped. */
 #define DOOM_TURNS 4000
 
 /* --- lanes --- */
@@ -135,7 +135,7 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
 }
 
 /* If a worker has not adopted the former route yet, it connects directly to the new lane. For this
- * worker the release by the earlier lane is still valid. */
+ * worker it still holds that an earlier lane has released the piece. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
@@ -218,9 +218,9 @@ bool job_is_finished(const struct sim_job *job)
     return true;
 }
 
-/* Returns whether all survivors were informed of the failure. Only a lane that is connected to
- * both the victim and a survivor reports to this survivor. A worker that has lost such a lane
- * may never be informed. */
+/* Returns whether all survivors were informed of the failure. A survivor is informed only by a lane
+ * that is connected to this survivor and was connected to the victim. A worker that has lost such a
+ * lane may never be informed. */
 static bool doom_is_told(const struct sim_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++) {

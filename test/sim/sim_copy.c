@@ -1,6 +1,6 @@
-/* Copies of the state of pieces with an update rule, stored in the memory of each job's last rank
- * (W17). Sends the messages about them. Must never read a copy: if a copy is wrong, the results of
- * a lane that continues from the copy are wrong. */
+/* Stores copies of the state of pieces with an update rule in the memory of each job's last rank
+ * (W17), and sends the messages about these copies. Must never read a copy: if a copy is wrong, the
+ * results of a lane that continues from the copy are wrong. */
 #include "test/sim/sim_types.h"
 
 #include <string.h>

@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* maximum number of turns between two faults */
+/* maximum number of turns between two random faults */
 #define PEACE_TURNS 40
 #define STOP_NS_MOST UINT64_C(2000000)
 /* Maximum number of turns until a coordinator detects that a lane is dead. */
@@ -58,7 +58,8 @@ static bool is_everywhere(const struct sim_job *job)
     return true;
 }
 
-/* Marks open rounds that need only some ranks as failing. They fail when a connection ends. */
+/* Marks open rounds that need only some ranks as failing. Such rounds fail when a connection
+ * ends. */
 static void spoil_open_kinds(struct sim_job *job)
 {
     for (uint32_t i = 0; i < job->pieces_count; i++)
@@ -78,7 +79,8 @@ static void kill_worker(struct sim *sim)
     fate_doom(sim, w->job, w->rank);
 }
 
-/* Marks the jobs that were connected to the lane: they may have missed its last messages. */
+/* Marks the jobs that were connected to the lane, because they may have missed its last
+ * messages. */
 static void mark_lost(struct sim *sim, uint32_t number)
 {
     for (uint32_t i = 0; i < sim->options.jobs; i++) {

@@ -1,5 +1,5 @@
-/* Pieces other than sums of all ranks: update rules, partial quorums, clocks of each rank.
- * Checks their results, and the sets of ranks named in results (S7 to S9). Must never read a
+/* Simulates pieces other than sums of all ranks: update rules, partial quorums, clocks of each
+ * rank. Checks their results, and the sets of ranks named in results (S7 to S9). Must never read a
  * lane's state. */
 #include "test/sim/sim_types.h"
 
@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Mantissa bits of a float. Sums of this many different powers of two are exact in any order. */
+/* Number of mantissa bits of a float. A sum of this many different powers of two is exact in any
+ * order. */
 #define EXACT_BITS 24
 
 static size_t bytes_of(const struct sim_piece *piece) { return piece->elements * sizeof(float); }
@@ -19,8 +20,8 @@ bool kind_is_loose(const struct sim_piece *piece)
     return piece->kind == SIM_STALE || piece->kind == SIM_ANY;
 }
 
-/* Returns whether the lane has state of the piece that no worker has. Such state is lost with the
- * lane. */
+/* Returns whether the lane has state of the piece that no worker has. The loss of the lane then
+ * loses this state. */
 bool kind_has_state(const struct sim_piece *piece)
 {
     return kind_is_loose(piece) || piece->kind == SIM_UPDATE;
@@ -63,7 +64,8 @@ static uint64_t elements_least(const struct sim_piece *piece)
     return kind_is_loose(piece) ? (piece->job->rounds + rounds - 1) / rounds : 1;
 }
 
-/* Returns the maximum number of elements. FIRST is limited, because it stores all its results. */
+/* Returns the maximum number of elements. The limit of SIM_FIRST is lower, because all results of
+ * this kind are stored. */
 static uint64_t elements_most(const struct sim_piece *piece)
 {
     return piece->kind == SIM_FIRST ? 600 : UINT64_MAX;
@@ -190,8 +192,8 @@ static bool is_sum_of(const struct sim_piece *piece, uint32_t set, uint64_t roun
     return true;
 }
 
-/* Stores the set of gradients in the first result of a round. All other results of the round must
- * be equal. */
+/* Stores the set of ranks that the first result of a round names. All other results of the round
+ * must name the same set. */
 static bool is_result_of(struct sim_piece *piece, uint64_t round, const float *result)
 {
     struct sim_result_of *known = &piece->history[round];
@@ -232,8 +234,8 @@ float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t 
     return is_here ? (float)(1u << (rank * rounds + (round - 1) % rounds)) : 0;
 }
 
-/* Returns the number of rounds of the rank in the sum, or -1 if the sum is impossible. The sum must
- * contain the rank's first rounds, each once. */
+/* Returns the number of rounds of the rank in the sum, or -1 if no number of rounds gives this sum.
+ * The sum must contain the rank's first rounds, each once. */
 static int64_t count_rounds(const struct sim_piece *piece, const float *sum, uint32_t rank)
 {
     uint32_t rounds = rounds_an_element(piece);

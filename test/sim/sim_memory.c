@@ -1,5 +1,6 @@
-/* Wraps the lanes' arenas (the linker's --wrap): counts allocations, and lets one fail if a test
- * requests it. For one thread. Must change no other result of the arena. */
+/* Wraps the functions of the lanes' arenas (the linker's --wrap): counts allocations, and makes one
+ * allocation fail if a test requests this. Works in one thread only. Must change no other result of
+ * the arena. */
 #include "test/sim/sim_types.h"
 
 #include <assert.h>
@@ -30,7 +31,7 @@ void memory_fail(uint64_t n) { fails_in = n; }
 
 uint64_t memory_allocations(void) { return allocations; }
 
-/* Returns the entry of this arena, or a free one. */
+/* Returns the entry of this arena, or a free entry. */
 static struct holding *holding_of(const struct arena *arena)
 {
     size_t i = 0;

@@ -8,7 +8,7 @@
 #include <errno.h>
 
 #define STEP_TURNS_MOST 12
-/* more than a header, and less than many states */
+/* larger than the header of a state, and smaller than many states */
 #define PART_BYTES 10000
 
 static void feed(struct sim *sim, struct sim_piece *piece, enum migrator_event event);
@@ -30,7 +30,7 @@ static void drop_from(struct sim *sim, const struct sim_piece *piece, uint32_t n
         lane_drop(lane, piece->job->id, &piece->id, 1);
 }
 
-/* Copies the state part by part, as a coordinator does. */
+/* Copies the state of a piece part by part from source to target, as a coordinator does. */
 static int carry(struct lane *source, struct lane *target, const struct sim_piece *piece,
                  uint64_t bytes)
 {
@@ -70,7 +70,8 @@ static void release(struct sim *sim, struct sim_piece *piece)
         feed(sim, piece, MIGRATOR_E_REFUSED); /* the lane refuses because its job has failed */
 }
 
-/* The target needs no message: workers contact it only after they get the new route. */
+/* The target receives no message: workers contact the target only after they have received the new
+ * route. */
 static void activate(struct sim *sim, struct sim_piece *piece)
 {
     piece->lane = piece->move.target;
@@ -99,8 +100,8 @@ static void finish(struct sim *sim, struct sim_piece *piece)
     sim->result.handovers++;
 }
 
-/* Assigns another lane to a piece of a dead lane: at once if the loss is detected, else after its
- * detection. */
+/* Assigns another lane to a piece of a dead lane: at once if the death is already detected, else
+ * after its detection. */
 static void recover(struct sim *sim, struct sim_piece *piece)
 {
     bool is_aborted = piece->move.state == MIGRATOR_C_ABORTED;
@@ -183,7 +184,7 @@ static void step(struct sim *sim, struct sim_piece *piece)
     }
 }
 
-/* Makes a random step fail. After the switch no step may fail. */
+/* Makes a random step of the move fail. After the switch of the route no step may fail. */
 static void go_wrong(struct sim *sim, struct sim_piece *piece)
 {
     bool is_stored = piece->move.state == MIGRATOR_C_COMMITTING;

@@ -1,4 +1,4 @@
-/* Checks the owner of each piece between any two turns, and the lane that applies its rounds:
+/* Checks between any two turns which lane owns each piece and which lane applies its rounds:
  * compares the state of lanes with the plan of the coordinator (S3, S10, S11). Must never change a
  * lane. */
 #include "svc/lane/job/table.h"
@@ -18,7 +18,7 @@ static struct piece *piece_on(const struct sim_lane *lane, const struct sim_piec
 }
 
 /* Returns whether a lane owns the piece. The target of a move owns the piece only after the routes
- * are written, even if it received other messages before. */
+ * are written, even if the target received other messages about the piece before. */
 static bool is_owner(const struct sim_lane *lane, const struct sim_piece *piece, uint32_t number)
 {
     const struct sim_move *move = &piece->move;

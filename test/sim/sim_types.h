@@ -8,7 +8,7 @@
 #include "svc/reduce/update.h"
 #include "test/sim/sim.h"
 
-#define SIM_LANES_MAX 8 /* in the whole run; a lane that died is not used again */
+#define SIM_LANES_MAX 8 /* maximum number of lanes in a run, including dead lanes */
 #define SIM_JOBS_MAX 4
 #define SIM_WORKERS_MAX 12
 #define SIM_PIECES_MAX 16
@@ -19,7 +19,7 @@ enum { SIM_INPUTS, SIM_LANDINGS, SIM_COPIES, SIM_REGIONS }; /* ids of regions */
 /* Kinds of pieces. From SIM_FIRST on, the ranks of a round are not known in advance. */
 enum sim_kind { SIM_SUM, SIM_UPDATE, SIM_FIRST, SIM_STALE, SIM_ANY };
 
-/* Operation of a round of a piece, known to all workers. */
+/* The operation of one round of a piece. All workers know this operation. */
 struct sim_plan {
     uint8_t operation; /* enum record_operation */
     uint32_t root;
@@ -38,15 +38,15 @@ struct sim_open {
 };
 
 struct sim_view {
-    bool has_failed; /* the state of the piece was lost with a lane, and the worker was informed */
-    uint32_t known[SIM_WORKERS_MAX]; /* rounds of each rank that the open round must contain */
+    bool has_failed; /* the worker was informed that a lost lane had the piece's state */
+    uint32_t known[SIM_WORKERS_MAX]; /* rounds of each rank that the result must contain */
     struct sim_open open[2];
     uint64_t begun, committed;
     uint32_t lane, epoch;
-    uint32_t next_lane, next_epoch; /* the next route, which is not known yet; SIM_NOWHERE: none */
+    uint32_t next_lane, next_epoch; /* the route that workers get next; SIM_NOWHERE: none */
     bool is_released;               /* the former lane has released the piece */
-    uint32_t fence;                 /* lane that must not be able to write any more (W5) */
-    bool owes_idle;                 /* the worker still has to report that no round is open */
+    uint32_t fence; /* number of the lane that must not be able to write any more (W5) */
+    bool owes_idle; /* the worker still has to report that no round is open */
     bool told_copy; /* the address of the state's copy was sent to the lane, if there is a copy */
 };
 
@@ -57,7 +57,7 @@ struct sim_link {
     struct fabric_conn *conn;
     uint32_t number; /* number of the lane */
     bool said_goodbye;
-    struct record_settings settings; /* settings that the lane received last */
+    struct record_settings settings; /* settings of a round that the lane received last */
 };
 
 struct sim_worker {
@@ -125,9 +125,9 @@ struct sim_job {
     bool is_double; /* workers have two buffers, so they may announce the next round early */
     bool is_inline; /* short inputs are sent with the record */
     bool is_doomed; /* a worker was killed */
-    bool lost_lane; /* a lane with a connection to a worker of the job was killed */
+    bool lost_lane; /* a lane that was connected to a worker of the job was killed */
     bool is_dropped;
-    bool is_reported;    /* a lane has reported the failure */
+    bool is_reported;    /* a lane has reported the job's failure */
     uint32_t victim;     /* rank of the killed worker; SIM_NOWHERE: unknown */
     uint64_t lost_ranks; /* ranks whose connection a lane has lost */
     uint64_t doomed_turn;
@@ -140,7 +140,7 @@ struct sim_lane {
     struct fabric *fabrics[2]; /* one for each network */
     struct lane *lane;
     bool is_alive;
-    uint64_t rerouted_turn; /* turn in which the coordinator detects the death */
+    uint64_t rerouted_turn; /* turn in which the coordinator detects the death of the lane */
     char address[FABRIC_ADDRESS_BYTES_MAX];
 };
 
@@ -148,7 +148,7 @@ struct sim {
     struct sim_options options;
     struct sim_result result;
     uint64_t random;
-    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; their clocks are equal */
+    struct mem_network *networks[2]; /* SIM_MESSAGES, SIM_MAPPED; both clocks are equal */
     struct sim_lane lanes[SIM_LANES_MAX];
     uint32_t lanes_count;
     struct sim_job jobs[SIM_JOBS_MAX];
@@ -178,26 +178,26 @@ void sim_fail(const struct sim *sim, const char *format, ...)
 
 void coordinator_start_lane(struct sim *sim);
 void coordinator_place_job(struct sim *sim, struct sim_job *job);
-/* Acts between two turns: sends routes and drops. Returns whether anything was done. */
+/* Sends routes and orders to drop pieces between two turns. Returns whether anything was sent. */
 bool coordinator_turn(struct sim *sim);
 /* Returns a ticket that the lane accepts. False: the lane is dead or does not know the job. */
 bool coordinator_grant(struct sim *sim, const struct sim_worker *w, uint32_t lane,
                        struct record_connect *ret_ticket);
 bool sim_lane_serves(const struct sim_lane *lane, const struct sim_piece *piece);
-/* Returns another running lane; SIM_NOWHERE: none. */
+/* Returns another running lane than `but`; SIM_NOWHERE: none. */
 uint32_t choose_lane(struct sim *sim, uint32_t but);
-/* Places the piece on a lane under this epoch, with recovery from the workers. */
+/* Places the piece on a lane under this epoch. The lane restores the state from the workers. */
 void place_on(struct sim *sim, const struct sim_piece *piece, uint32_t lane, uint32_t epoch);
 /* Sends the piece's lane and epoch to the workers, each of which receives them at another time. */
 void tell_route(struct sim_piece *piece, bool is_released);
-/* Assigns another lane to the piece if its lane is dead and the death is detected. */
+/* Assigns another lane to the piece if its lane is dead and the death was detected. */
 void coordinator_recover(struct sim *sim, struct sim_piece *piece);
 bool job_is_finished(const struct sim_job *job);
 
 /* --- sim_move.c --- */
 
 void move_begin(struct sim *sim, struct sim_piece *piece);
-/* Continues the move if its next step is due. Returns whether a move is in progress. */
+/* Continues the move of a piece if the next step is due. Returns whether a move is in progress. */
 bool move_turn(struct sim *sim, struct sim_piece *piece);
 static inline bool move_is_under_way(const struct sim_piece *piece)
 {
@@ -208,7 +208,7 @@ void move_hear_losses(struct sim *sim, struct sim_piece *piece);
 
 /* --- sim_fate.c --- */
 
-/* Does the kills, stops and moves that are due. Returns whether anything was done. */
+/* Performs the kills, stops and moves that are due. Returns whether any was performed. */
 bool fate_turn(struct sim *sim);
 /* Simulates kill -9 of the lane's process: some of its packets may arrive, and its memory is
  * lost. */
@@ -219,7 +219,7 @@ void fate_doom(struct sim *sim, struct sim_job *job, uint32_t victim);
 /* --- sim_worker.c --- */
 
 void worker_open_memory(struct sim_worker *w);
-/* Handles events, then acts. Returns whether anything happened. */
+/* Handles the worker's events, then lets the worker act. Returns whether anything happened. */
 bool worker_turn(struct sim_worker *w);
 bool worker_is_finished(const struct sim_worker *w);
 
@@ -227,8 +227,8 @@ bool worker_is_finished(const struct sim_worker *w);
 
 bool copy_is_kept(const struct sim *sim, const struct sim_piece *piece);
 uint64_t copy_lay_out(const struct sim *sim, struct sim_piece *piece, uint64_t at);
-/* Sends the address of the copy to a lane, before any other message about the piece. -EAGAIN: no
- * room. */
+/* Sends the address of the copy to a lane, before any other message about the piece. -EAGAIN: the
+ * send queue is full. */
 int copy_tell(struct sim_worker *w, const struct sim_piece *piece);
 
 /* --- sim_check.c --- */
@@ -261,7 +261,7 @@ float gradient_of(const struct sim_piece *piece, uint64_t round, uint32_t rank, 
 void check_owners(struct sim *sim, struct sim_job *job);
 /* Prints the state of lanes for the piece. */
 void explain_owner(const struct sim *sim, const struct sim_piece *piece);
-/* Checks the piece after an undone move (S11). */
+/* Checks the piece after a move was undone (S11). */
 void check_stays(struct sim *sim, const struct sim_piece *piece, uint32_t source);
 
 /* --- sim_kinds.c --- */
@@ -274,12 +274,12 @@ bool kind_is_loose(const struct sim_piece *piece);
 bool kind_has_state(const struct sim_piece *piece);
 bool kind_is_stranded(const struct sim_piece *piece);
 bool kind_is_open(const struct sim_piece *piece);
-/* Returns whether the rank is in the result of the round. */
+/* Returns whether the result of the round contains the rank's gradient. */
 bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank);
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean);
 float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,
                         uint64_t element);
-/* Records the committed rounds, which must be in the result of the round that begins. */
+/* Records the committed rounds, which the result of the round that begins must contain. */
 void kind_begin(struct sim_worker *w, const struct sim_piece *piece);
 /* Returns the round whose result is in the landing area, for kinds with an open set; 0: none. */
 uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round);
@@ -287,7 +287,7 @@ uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, 
 /* --- sim_memory.c: wraps the lanes' arenas --- */
 
 void memory_start(void);
-/* Makes the n-th allocation from now on fail; 0: none. */
+/* Makes the n-th allocation from now on fail; 0: none fails. */
 void memory_fail(uint64_t n);
 uint64_t memory_allocations(void);
 /* Returns the number of allocations that were not freed. */

@@ -121,8 +121,8 @@ static bool may_speak(const struct sim_worker *w, const struct sim_view *v)
     return v->fence == SIM_NOWHERE && w->links[v->lane].state == SIM_LINK_OPEN;
 }
 
-/* Sends announcements in the order of rounds. The first open round is the state of rounds that a
- * new owner needs (W5). False: no room now. */
+/* Sends announcements in the order of rounds. The announcement of the first open round informs a
+ * new owner which rounds are committed (W5). Returns false if the send queue is full. */
 static bool flush_piece(struct sim_worker *w, struct sim_piece *piece)
 {
     struct sim_view *v = &w->views[piece->id - 1];
@@ -151,8 +151,8 @@ static void flush(struct sim_worker *w)
 
 /* --- messages from lanes --- */
 
-/* Finds the round of a word from this lane. NULL: an old round, or a piece that has another lane
- * now. */
+/* Finds the open round to which a word from this lane belongs. NULL: the round is no longer open,
+ * or the piece has another lane now. */
 static struct sim_open *find_word(struct sim_worker *w, const struct sim_link *link, uint32_t word,
                                   struct sim_piece **ret_piece)
 {
@@ -183,8 +183,8 @@ static void commit(struct sim_worker *w, struct sim_piece *piece, struct sim_ope
     w->sim->result.commits++;
 }
 
-/* A lane opens a round only after the commit of the previous one. So this message also tells a
- * worker that is a round ahead that the previous round is committed. */
+/* A lane opens a round only after the commit of the previous one. So for a worker that is a round
+ * ahead, this message also means that the previous round is committed. */
 static void commit_before(struct sim_worker *w, struct sim_piece *piece, const struct sim_open *o)
 {
     struct sim_view *v = &w->views[piece->id - 1];
@@ -198,8 +198,8 @@ static void take_commit(struct sim_worker *w, struct sim_piece *piece, struct si
     commit(w, piece, o);
 }
 
-/* Handles CLOSED: the worker was late, and has received the result of this round, without a word.
- * The next round of the worker follows this round (W12). */
+/* Handles CLOSED: the worker was late, and the result of this round was written without a word. The
+ * next round of the worker follows this round (W12). */
 static void take_closed_round(struct sim_worker *w, struct sim_piece *piece, struct sim_open *o,
                               uint64_t round)
 {
@@ -245,7 +245,8 @@ static void take_word(struct sim_worker *w, const struct sim_link *link, uint32_
     w->sim->result.results++;
 }
 
-/* Handles a lost state: each worker of the piece is informed, and the piece ends. */
+/* Handles the loss of a piece's state: each worker of the piece is informed, and no more rounds of
+ * the piece begin. */
 static bool take_loss(struct sim_worker *w, const struct sim_link *link, uint32_t word)
 {
     struct sim_piece *piece;
@@ -335,7 +336,7 @@ static void say_again(struct sim_view *v)
         v->open[k].is_unsent = v->open[k].standing != SIM_IDLE;
 }
 
-/* Makes another connection to a running lane (A69, A70). */
+/* Connects again to a lane that still runs (A69, A70). */
 static void come_back(struct sim_worker *w, struct sim_link *link)
 {
     link->state = SIM_LINK_NONE;
@@ -347,7 +348,8 @@ static void come_back(struct sim_worker *w, struct sim_link *link)
     w->sim->result.comebacks++;
 }
 
-/* Announces pieces that waited for the end of this connection to their next owner. */
+/* Handles the end of a connection: pieces that waited for this end are announced to their next
+ * owner. */
 static void take_closed(struct sim_worker *w, struct sim_link *link)
 {
     bool is_over = !w->sim->lanes[link->number].is_alive || w->job->is_dropped || w->has_left ||
@@ -391,7 +393,7 @@ static void connect_lane(struct sim_worker *w, uint32_t number)
     link->state = SIM_LINK_CONNECTING;
 }
 
-/* Sends messages to the new owner after the old one is disconnected. The words are new, because the
+/* Sends messages to the new owner after the old one is disconnected. Uses new words, because the
  * piece may return to a lane whose earlier COMMIT is still in flight. */
 static void adopt(struct sim_worker *w, struct sim_view *v)
 {
@@ -402,8 +404,8 @@ static void adopt(struct sim_worker *w, struct sim_view *v)
     for (int k = 0; k < 2; k++)
         v->open[k].word = w->next_word++;
     say_again(v);
-    /* The fence stays until its lane is disconnected, because no later owner was contacted. A lane
-     * that has released the piece does not write any more, even before its end. */
+    /* The fence stays until its lane is disconnected, because the worker has contacted no later
+     * owner. A lane that has released the piece does not write any more, even before its end. */
     if (v->fence == SIM_NOWHERE && old != v->lane && !v->is_released &&
         !w->sim->lanes[old].is_alive && w->links[old].conn)
         v->fence = old;
@@ -529,7 +531,7 @@ static void leave(struct sim_worker *w)
     }
 }
 
-/* Uses new routes first, so that a new round uses them. */
+/* Adopts new routes first, so that a new round uses them. */
 static bool act(struct sim_worker *w)
 {
     bool did = adopt_routes(w);

@@ -1,5 +1,6 @@
-/* Makes every operation fail, one after the other: the n-th post and the n-th allocation, for each
- * n until a run has no n-th operation. There must be no crash, no leak and no wrong sum. */
+/* Makes every operation fail, one after the other: the n-th post and the n-th allocation, for n =
+ * 1, 2, ... until a run has fewer than n operations. There must be no crash, no leak and no wrong
+ * sum. */
 #include "test/sim/sim_types.h"
 
 #include "svc/base/log.h"
@@ -33,8 +34,8 @@ static struct sim_options small_world(enum sim_reach reach)
                                 .payload_bytes_max = 4096};
 }
 
-/* Makes each post fail in turn; the results must have the same bits. Returns the number of new
- * connections. */
+/* Makes each post fail , one run for each post; the results must have the same bits. Returns the
+ * number of new connections. */
 static uint64_t fail_each_post(struct sim_options options, struct sim_fault fault)
 {
     options.fault.is_worker = fault.is_worker;
@@ -79,7 +80,7 @@ static void a_connection_that_ends_at_any_post_of_a_lane_is_made_again(void **st
     assert_true(fail_everywhere(small_world(SIM_MESSAGES), fault) > 0);
 }
 
-/* Parameters and moments: a step is applied once. */
+/* Checks parameters and moments: each step must be applied once. */
 static void a_step_of_an_update_rule_is_applied_once_after_the_end_of_any_connection(void **state)
 {
     struct sim_options options = small_world(SIM_MESSAGES);
@@ -91,8 +92,8 @@ static void a_step_of_an_update_rule_is_applied_once_after_the_end_of_any_connec
     assert_true(fail_everywhere(options, (struct sim_fault){.fault = MEM_FAULT_RESET}) > 0);
 }
 
-/* Breaks the connection at each post, so at every point of a round. At some points only the
- * worker's result is missing; the round must then not be committed. */
+/* Breaks the connection at each post, so at every point of a round. At some points all but this
+ * worker's result has been sent; the round must then not be committed. */
 static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **state)
 {
     uint64_t comebacks = 0;

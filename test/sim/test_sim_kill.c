@@ -1,7 +1,7 @@
-/* Kills the owner of a piece before its n-th post, for each n (by default for some) until a world
- * has no n-th post. So the owner dies between any two RESULTs, and between any two transfers of a
- * chunk. The seed determines which part of the posts in flight arrives. The next owner finishes
- * with the same bits. */
+/* Kills the owner of a piece before its n-th post, for each n (without --long for some n) up to the
+ * number of posts of the world. So the owner dies between any two RESULTs, and between any two
+ * transfers of a chunk. The seed determines which part of the posts in flight arrives. The next
+ * owner finishes with the same bits. */
 #include "test/lib/extent.h"
 #include "test/sim/sim_types.h"
 
@@ -17,7 +17,7 @@
 
 #define WORKERS 3
 #define CHUNKS 3
-/* A chunk of three workers has at most 512 KiB. */
+/* Number of elements that three chunks need: a chunk of three workers has at most 512 KiB. */
 #define LONG (CHUNKS * (512u << 10) / sizeof(float))
 
 static struct sim_options one_piece(enum sim_reach reach, enum sim_kinds kinds, uint64_t elements)
@@ -39,8 +39,8 @@ struct outcome {
     uint64_t posts, finished, lost;
 };
 
-/* Runs one world to its end. Each result is checked at its arrival (S1 to S6), and must arrive
- * once. */
+/* Runs one world to its end. Each result must arrive once, and is checked at its arrival (S1 to
+ * S6). */
 static void kill_before(struct sim_options options, uint64_t post, uint64_t bits,
                         struct outcome *outcome)
 {
@@ -93,8 +93,8 @@ static void a_sum_in_mapped_memory_survives_the_death_of_its_owner_at_any_point(
     a_sum_is_finished_wherever_its_owner_dies(SIM_MAPPED, LONG);
 }
 
-/* Before the first commit a new owner can repeat all rounds. After it, parameters and moments are
- * lost with their lane, and each worker that needs them must be informed. */
+/* Before the first commit a new owner can repeat all rounds. After the first commit, parameters and
+ * moments are lost with their lane, and each worker that needs them must be informed. */
 static void an_update_is_finished_or_its_loss_reported_after_the_death_of_its_owner(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {
@@ -105,7 +105,7 @@ static void an_update_is_finished_or_its_loss_reported_after_the_death_of_its_ow
     }
 }
 
-/* With a copy in a worker's memory nothing is lost, and every bit is equal. */
+/* With a copy in a worker's memory no state is lost, and every bit of the results is equal. */
 static void an_update_with_a_copy_survives_the_death_of_its_owner_at_any_point(void **state)
 {
     for (int reach = SIM_MESSAGES; reach <= SIM_MAPPED; reach++) {

@@ -1,4 +1,4 @@
-/* Many random worlds, each from a seed. GRADPOOL_TEST_SEED repeats one of them. */
+/* Runs many random worlds, each from its seed. GRADPOOL_TEST_SEED repeats the world of one seed. */
 #include "test/lib/extent.h"
 #include "test/sim/sim.h"
 
@@ -74,7 +74,7 @@ static void the_same_seed_is_the_same_world(void **state)
     }
 }
 
-/* Update rules alone, with a copy of each state in a worker's memory. */
+/* Runs pieces with update rules only. A copy of each state is in a worker's memory. */
 static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(void **state)
 {
     struct sim_result sum = run_worlds(extent(WORLDS, WORLDS / 4, WORLDS_LONG) / 4, true);

@@ -1,5 +1,5 @@
-/* Expects that random worlds find a planted mistake (meson.build lists the mistakes). The worlds
- * run in separate processes, because a world with the mistake may crash or hang. */
+/* Checks that random worlds find a planted mistake (meson.build lists the mistakes). The worlds run
+ * in separate processes, because a world with the mistake may crash or hang. */
 #include "test/sim/sim.h"
 
 #include "svc/base/log.h"

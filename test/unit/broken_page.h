@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-/* Maps the page to a place after the end of its file. */
+/* Maps the page to a place behind the end of its file, so that an access raises SIGBUS. */
 static inline void break_page(void *page)
 {
     int fd = memfd_create("broken", MFD_CLOEXEC);

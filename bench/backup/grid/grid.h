@@ -24,10 +24,11 @@ struct grid_problem {
     char name[GRID_NAME_BYTES];
     enum problem_kind kind;
     double rate;
-    double noise;                 /* standard deviation of a gradient's norm, for a quadratic */
+    /* standard deviation of a gradient's norm, for a quadratic problem */
+    double noise;
     uint32_t batch;               /* number of samples in a gradient, for digits */
     double targets[GRID_TARGETS]; /* losses, in descending order */
-    /* rounds at which the learning rate is multiplied by 0.3; 0: never */
+    /* numbers of the rounds at which the learning rate is multiplied by 0.3; 0: never */
     uint32_t falls[2];
 };
 
@@ -46,7 +47,8 @@ enum times_kind {
 struct grid_times {
     char name[GRID_NAME_BYTES];
     enum times_kind kind;
-    double slower; /* factor on the step times of a slow rank, for HALF, DRIFT and ONE */
+    /* factor by which a slow rank's step times are longer, for HALF, DRIFT and ONE */
+    double slower;
 };
 
 struct grid_rule {
@@ -63,7 +65,8 @@ struct grid_check {
     char problem[GRID_NAME_BYTES], times[GRID_NAME_BYTES], rule[GRID_NAME_BYTES];
     enum straggler straggler;
     uint32_t rounds;
-    double k_mean, reached[GRID_TARGETS]; /* reached: time of each target; -1: not reached */
+    /* `reached` is the time of each target; -1: not reached */
+    double k_mean, reached[GRID_TARGETS];
 };
 
 struct grid {
@@ -84,11 +87,11 @@ struct grid {
     size_t checks_count;
 };
 
-/* The whole grid: 5 problems, 8 step times, 2 kinds of straggler, 4 targets. */
+/* Returns the whole grid: 5 problems, 8 step times, 2 kinds of straggler, 4 targets. */
 void grid_whole(struct grid *ret_grid);
-/* Softmax regression with learning rate 2, for which no static k is good. */
+/* Returns a grid of softmax regression with learning rate 2, for which no static k is good. */
 void grid_fast_rate(struct grid *ret_grid);
-/* A part of the whole grid that runs for some seconds. */
+/* Returns a part of the whole grid that runs for some seconds. */
 void grid_quick(struct grid *ret_grid);
 
 /* Parses a rule's name, such as "static:12", "auto + second" or "dbw"; -EINVAL. */
@@ -96,10 +99,11 @@ int grid_rule_parse(const char *name, struct grid_rule *ret_rule);
 /* Parses "wait" or "interrupt"; -EINVAL. */
 int grid_straggler_parse(const char *name, enum straggler *ret_straggler);
 const char *grid_straggler_name(enum straggler straggler);
-/* Return the entry with this name; NULL: there is none. */
+/* Returns the entry with this name; NULL: no entry has this name. */
 const struct grid_problem *grid_find_problem(const struct grid *grid, const char *name);
 const struct grid_times *grid_find_times(const struct grid *grid, const char *name);
-/* Adds a rule, unless the grid has it already. -EINVAL: unknown; -ENOBUFS: too many. */
+/* Adds a rule, unless the grid has it already. -EINVAL: the name is unknown; -ENOBUFS: the grid has
+ * too many rules. */
 int grid_add_rule(struct grid *grid, const char *name);
 
 #endif

@@ -1,5 +1,5 @@
-/* Reads a grid. Owns the JSON during the read. Must never use a default for a missing field: the
- * error names the field. */
+/* Reads a grid. Owns the JSON during the read. Must never use a default for a missing field. The
+ * error of a missing field names the field. */
 #include "bench/backup/grid/grid_file.h"
 
 #include <errno.h>
@@ -197,8 +197,8 @@ static void read_straggler(struct reader *r, const char *name)
         fail(r, "the field \"stragglers\" is missing");
 }
 
-/* Returns the text of `rest` before `mark`, and moves `rest` behind the mark; NULL: there is no
- * mark. */
+/* Returns the text of `rest` before `mark`, and moves `rest` behind the mark; NULL: `rest` does not
+ * contain the mark. */
 static char *cut(char **rest, const char *mark)
 {
     char *piece = *rest, *end = strstr(piece, mark);

@@ -14,8 +14,8 @@
 
 #define RUN_NS (120 * NS_PER_S)
 
-/* Returns the digest of the parameters that one of the ranks has stored for the round; 0: no rank
- * has the round. `ret_ranks`: number of ranks that have the round. */
+/* Returns a digest that a rank has stored of its parameters after the round; 0: no rank has stored
+ * one. `ret_ranks`: number of ranks that have the round. */
 static uint64_t crew_digest(const struct crew_board *board, size_t round, unsigned *ret_ranks,
                             bool *ret_equal)
 {
@@ -32,7 +32,8 @@ static uint64_t crew_digest(const struct crew_board *board, size_t round, unsign
     return first;
 }
 
-/* Compares all bytes of ranks that ended with the same round. */
+/* Returns whether the parameters of all ranks that ended with the same round are equal in every
+ * byte. */
 static bool crew_ends_are_equal(const struct crew_board *board)
 {
     for (size_t i = 0; i < CREW_WORKERS; i++) {

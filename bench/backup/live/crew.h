@@ -14,18 +14,20 @@ struct crew_setting {
     const struct grid_rule *rule;
     const struct grid_times *times;
     const struct jitter *jitter;
-    uint64_t seed, unit_ns; /* real time of a unit, which is about one gradient */
-    double target;          /* loss at which the run ends */
+    /* `unit_ns`: real duration of a unit of time, which is about the duration of one gradient */
+    uint64_t seed, unit_ns;
+    double target; /* loss at which the run ends */
 };
 
 struct crew_result {
     double seconds; /* time from the first round to the target; NAN: not reached */
     uint64_t rounds;
-    double k_mean;     /* mean number of gradients in a round */
-    double dropped;    /* mean part of the ranks whose gradient is missing in a round */
-    uint64_t absence;  /* largest number of consecutive rounds without a gradient of one rank */
-    bool bits_equal;   /* parameters are equal on all ranks that have the same round */
-    uint64_t compared; /* number of rounds that several ranks had */
+    double k_mean;    /* mean number of gradients in a round */
+    double dropped;   /* mean fraction of the ranks whose gradient is missing in a round */
+    uint64_t absence; /* largest number of consecutive rounds without a gradient of one rank */
+    /* true: in each round, parameters are equal on all ranks that have the result of the round */
+    bool bits_equal;
+    uint64_t compared; /* number of rounds whose result several ranks had */
 };
 
 /* Runs the workers and returns when all have ended. -EIO: a worker failed, with a text on standard

@@ -1,5 +1,6 @@
 /* Curvatures are scaled so that the loss at the start equals that of the quadratic of the virtual
- * bench, which has 200 dimensions. Both benches therefore have the same losses and targets. */
+ * bench, which has 200 dimensions. The live bench and the virtual bench therefore have the same
+ * losses and targets. */
 #include "bench/backup/live/crew_problem.h"
 
 #include "bench/sim/chance.h"

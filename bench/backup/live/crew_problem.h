@@ -13,7 +13,7 @@
 
 struct crew_problem {
     float curvature[CREW_FLOATS];
-    uint64_t batches; /* state of the random stream of this worker */
+    uint64_t batches; /* state of the sequence of random numbers of this worker */
 };
 
 void crew_problem_init(struct crew_problem *problem, uint64_t seed, uint32_t rank);

@@ -14,7 +14,8 @@
 
 /* number of consecutive evaluations at or below the target that end the run */
 #define SMOOTHED 3
-#define STOP_MARGIN 20 /* when rank 0 reaches the target, no rank is this many rounds ahead */
+/* number of rounds after which all ranks stop once rank 0 has reached the target */
+#define STOP_MARGIN 20
 
 struct crew_worker {
     const struct crew_setting *setting;
@@ -150,8 +151,8 @@ static void worker_note(struct crew_worker *w, const gp_round *round, bool is_dr
     log->counted[round->number] = (uint8_t)round->counted;
 }
 
-/* Evaluates the loss on rank 0, and announces the last round after SMOOTHED evaluations at the
- * target. */
+/* Evaluates the loss on rank 0, and announces the last round after SMOOTHED consecutive evaluations
+ * at or below the target. */
 static void worker_evaluate(struct crew_worker *w, const struct crew_problem *problem,
                             uint64_t round)
 {

@@ -15,9 +15,10 @@ struct crew_log {
 };
 
 struct crew_board {
-    /* All ranks stop at this round; 0: the target is not reached yet. */
+    /* Number of the round at which all ranks stop; 0: the target was not reached yet. */
     uint64_t stop_round;
-    double begun_s, reached_s; /* times on rank 0: begin of the run; target reached (0: not yet) */
+    /* times on rank 0: start of the run, and when the target was reached (0: not yet) */
+    double begun_s, reached_s;
     uint64_t reached_round;
     struct crew_log logs[CREW_WORKERS];
 };

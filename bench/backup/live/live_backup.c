@@ -15,7 +15,7 @@
 
 struct live_bar {
     enum times_kind times;
-    double most; /* bar: time of `auto` divided by time of the rule `all`, over TCP */
+    double most; /* limit for the time of `auto` divided by the time of the rule `all`, over TCP */
 };
 
 static const struct live_bar bars[] = {{TIMES_CALM, 1.02}, {TIMES_ONE, 0.4}, {TIMES_JITTER, 0.85}};
@@ -26,11 +26,12 @@ struct live_row {
     struct crew_result result;
 };
 
-/* All rules with one transport and step time. */
+/* All rules with one transport and one kind of step times. */
 struct live_group {
     const char *transport;
     const struct grid_times *times;
-    double target, all_s; /* all_s: time of the rule `all` in seconds; NAN: not run */
+    /* `all_s`: time of the rule `all` in seconds; NAN: the rule was not run */
+    double target, all_s;
     uint32_t best_static; /* k of the fastest run with a static k; 0: none has reached the target */
     struct live_row rows[GRID_RULES_MAX];
     size_t rows_count;
@@ -41,8 +42,9 @@ struct live_runs {
     struct service service;
     /* times of decisions of `auto` with the same number of workers, measured in this process */
     struct decisions decisions;
-    double ratios[BARS]; /* values for the bars, of `auto` over TCP; NAN: not measured */
-    int different;       /* number of runs in which ranks had different parameters */
+    /* values of `auto` over TCP that are compared with the bars; NAN: not measured */
+    double ratios[BARS];
+    int different; /* number of runs in which ranks had different parameters */
     unsigned jobs;
 };
 
@@ -176,8 +178,8 @@ static int live_run_all(struct live_runs *runs)
 
 /* ---- bars ---- */
 
-/* Prints the figures and their bars. Figures of a quick run are not judged, because such a run is
- * too short. */
+/* Prints the figures and their bars (limits). Figures of a quick run are not judged, because such a
+ * run is too short. */
 static void live_print_bars(const struct live_runs *runs)
 {
     static const char *const names[BARS] = {"auto_calm", "auto_one_slow", "auto_jitter"};

@@ -1,5 +1,5 @@
-/* The live bench: crews over both transports, with several step times and rules, on a service of
- * its own. */
+/* The live bench runs crews over both transports, with several step times and rules, on a service
+ * that it starts. */
 #ifndef GRADPOOL_BENCH_BACKUP_LIVE_LIVE_BACKUP_H
 #define GRADPOOL_BENCH_BACKUP_LIVE_LIVE_BACKUP_H
 
@@ -9,7 +9,8 @@ struct live_backup {
     const struct grid *grid; /* step times and rules */
     const struct jitter *jitter;
     const char *transport; /* only transport that is used; NULL: both transports */
-    uint64_t unit_ns;      /* real time of a unit, which is about one gradient */
+    /* real duration of a unit of time, which is about the duration of one gradient */
+    uint64_t unit_ns;
     bool is_quick, is_json;
 };
 

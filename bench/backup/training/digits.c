@@ -29,7 +29,7 @@ static const uint8_t glyphs[DIGITS_CLASSES][GLYPH_ROWS] = {
     {0x3c, 0x66, 0x66, 0x66, 0x3e, 0x06, 0x0c, 0x38},
 };
 
-/* Replaces a fifth of the labels by random ones. */
+/* Replaces a fifth of the labels by random labels. */
 static void digits_mislabel(struct digits *d)
 {
     uint64_t state = LABEL_SEED;

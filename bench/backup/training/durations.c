@@ -1,5 +1,5 @@
-/* Draws step times. Owns the CSV during its read. Must draw equally many values for each rule,
- * because rules are compared on the same random streams. */
+/* Draws step times. Owns the CSV during its read. Must draw the same number of values for each
+ * rule, because rules are compared on the same random streams. */
 #include "bench/backup/training/durations.h"
 
 #include "bench/sim/chance.h"
@@ -49,7 +49,7 @@ void durations_init(struct durations *d, const struct grid_times *times, uint32_
                     uint64_t seed, const struct jitter *jitter)
 {
     *d = (struct durations){.times = times, .workers = workers, .seed = seed, .state = seed * 7919};
-    /* drawn for every kind of times, so that all kinds use the same random numbers */
+    /* drawn for every kind of times, so that all kinds use the same sequence of random numbers */
     d->row = jitter->rows[chance_next(&d->state) % jitter->count];
 }
 
@@ -58,8 +58,8 @@ static double between(double u, double from, double to, double low, double high)
     return low + (high - low) * (u - from) / (to - from);
 }
 
-/* Returns the coefficient of variation at time `t`; the coefficient is constant within a unit of
- * time, and equal for all ranks. */
+/* Returns the coefficient of variation of step times at time `t`. The coefficient is constant
+ * within a unit of time, and equal for all ranks. */
 static double variation_at(const struct durations *d, double t)
 {
     const struct jitter_row *row = &d->row;

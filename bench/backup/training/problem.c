@@ -1,5 +1,5 @@
-/* Quadratics, softmax regression and a multi-layer perceptron. Only problem_gradient() may draw
- * from the stream of batches, so that runs with one seed get the same batches. */
+/* Implements quadratics, softmax regression and a multi-layer perceptron. Only problem_gradient()
+ * may draw from the stream of batches, so that runs with one seed get the same batches. */
 #include "bench/backup/training/problem.h"
 
 #include <math.h>
@@ -12,10 +12,10 @@
 #define CLASSES DIGITS_CLASSES
 #define HIDDEN 24
 #define WEIGHT_SEED 4711
-#define MLP_LOSS_STRIDE 3 /* the loss is the mean over every third sample */
+#define MLP_LOSS_STRIDE 3 /* the loss is computed as the mean over every third sample */
 
 /* Positions of biases and outputs in the array of parameters. The weights of one input are
- * adjacent, so that a sample is added row by row. */
+ * adjacent, so that the product of a sample is added row by row. */
 #define SOFTMAX_BIASES (PIXELS * CLASSES)
 #define SOFTMAX_FLOATS (SOFTMAX_BIASES + CLASSES)
 #define MLP_BIASES (PIXELS * HIDDEN)

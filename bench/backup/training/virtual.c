@@ -11,7 +11,8 @@
 
 #define NS 1e9 /* nanoseconds of the rule's clock in a unit of time */
 #define EVALUATE_ROUNDS 4
-#define EVALUATIONS 3 /* the mean of this number of evaluations is compared with a target */
+/* a target is reached when the mean of this number of evaluations is at or below it */
+#define EVALUATIONS 3
 #define DIVERGED 1000 /* a run whose loss is this multiple of its first loss has diverged */
 
 struct run {
@@ -20,9 +21,10 @@ struct run {
     struct backup *backup;
     struct durations durations;
     struct problem problem;
-    double now, moment;            /* moment: time of the next decision without an arrival */
-    double ends[GRID_WORKERS_MAX]; /* end of the gradient in progress; INFINITY: none */
-    /* sum of the gradients of the closed round, later their mean */
+    /* `moment`: time of the next decision if no gradient arrives before */
+    double now, moment;
+    double ends[GRID_WORKERS_MAX]; /* end of each rank's gradient in progress; INFINITY: none */
+    /* sum of the gradients of the closed round, and later their mean */
     float sum[PROBLEM_FLOATS_MAX];
     float former[PROBLEM_FLOATS_MAX]; /* mean gradient of the previous round */
     float gradient[PROBLEM_FLOATS_MAX];
@@ -50,7 +52,7 @@ static uint32_t run_next(const struct run *run)
     return next;
 }
 
-/* Returns whether the round closes now. */
+/* Returns whether the rule closes the round now. */
 static bool run_decides(struct run *run)
 {
     struct backup_decision d;
@@ -64,7 +66,7 @@ static bool run_decides(struct run *run)
     return d.verb == BACKUP_CLOSE;
 }
 
-/* Returns whether the next event closes the round. */
+/* Handles the next event. Returns whether this event closes the round. */
 static bool run_event(struct run *run)
 {
     uint32_t rank = run_next(run);
@@ -172,7 +174,7 @@ static double run_evaluate(struct run *run)
     return mean;
 }
 
-/* Returns whether the run is over after a round. The loss is evaluated after each fourth round,
+/* Returns whether the run ends after this round. The loss is evaluated after each fourth round,
  * from round 0 on. */
 static bool run_is_over(struct run *run)
 {

@@ -26,8 +26,8 @@ struct virtual_result {
     double reached[GRID_TARGETS]; /* time of each target; -1: not reached */
     uint32_t rounds;
     double k_mean;    /* mean number of gradients in a round */
-    double dropped;   /* mean part of the ranks without a gradient in a round */
-    uint32_t absence; /* largest number of consecutive rounds without a rank */
+    double dropped;   /* mean fraction of the ranks without a gradient in a round */
+    uint32_t absence; /* largest number of consecutive rounds without a gradient of one rank */
     double decide_ns; /* mean time of a decision on the real clock */
     double loss;      /* loss at the end of the run */
 };

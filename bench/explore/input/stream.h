@@ -15,16 +15,17 @@ enum stream_arrivals { STREAM_POISSON, STREAM_BATCH, STREAM_TRACE };
 
 struct stream_costs {
     double start_s, preload_start_s; /* time from START until the worker computes */
-    double resize_s;                 /* pause of a job when a worker joins or leaves */
-    double restart_s;                /* pause of a job that restarts from a snapshot */
-    double hold_s;                   /* minimum hold time of jobs that restart */
+    double resize_s;                 /* time for which a job pauses when a worker joins or leaves */
+    /* time for which a job pauses when it restarts from a snapshot */
+    double restart_s;
+    double hold_s; /* minimum hold time of jobs that restart */
 };
 
 struct trial_stream {
     char name[STREAM_NAME_BYTES];
     enum stream_arrivals arrivals;
     double load;    /* STREAM_POISSON: requested slot time divided by the number of slots */
-    double scale;   /* STREAM_TRACE: factor on the trace's times */
+    double scale;   /* for STREAM_TRACE: factor by which the trace's times are multiplied */
     uint32_t burst; /* number of trials that arrive together */
     uint32_t trials, slots;
     uint32_t ask; /* number of workers with which the load is computed */
@@ -44,7 +45,7 @@ size_t stream_defaults(struct trial_stream ret_streams[STREAMS_MAX]);
 int stream_read(const char *path, struct trial_stream ret_streams[STREAMS_MAX], size_t *ret_count,
                 char *error, size_t error_bytes);
 
-/* Arrival times of a trace, in seconds after the first. The caller frees `submit_s`. */
+/* Arrival times of a trace, in seconds after the first arrival. The caller frees `submit_s`. */
 struct stream_trace {
     double *submit_s;
     size_t count;

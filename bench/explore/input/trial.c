@@ -9,7 +9,7 @@
 
 #define TRIAL_KEEP 0.5      /* fraction of the trials that continue after a rung */
 #define TRIAL_REPORTS_MIN 4 /* number of reports at a rung below which every trial continues */
-#define TRIAL_BURST_S 60    /* time in which all trials of a burst arrive */
+#define TRIAL_BURST_S 60    /* time in seconds within which all trials of a burst arrive */
 #define TRIAL_STEPS_MIN 81
 
 static double trial_uniform(uint64_t *state, double least, double most)

@@ -1,4 +1,4 @@
-/* Random trials of a stream, and the search that ends bad ones. PURE: all numbers come from a
+/* Random trials of a stream, and the search that ends bad trials. PURE: all numbers come from a
  * seed. */
 #ifndef GRADPOOL_BENCH_EXPLORE_INPUT_TRIAL_H
 #define GRADPOOL_BENCH_EXPLORE_INPUT_TRIAL_H

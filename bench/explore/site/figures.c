@@ -49,7 +49,8 @@ uint64_t figures_rest_bound_ns(const struct site *site, const struct site_trial 
 
 static uint64_t figures_max(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
-/* Returns the number of workers whose rest is overdue, and how many of these rests are wide. */
+/* Returns the number of workers whose rest is overdue, and how many of these belong to jobs with
+ * many workers. */
 static struct site_wait figures_overdue(const struct site *site)
 {
     struct site_wait sum = {0};
@@ -77,7 +78,7 @@ static void figures_watch_silence(struct site *site, struct site_trial *t)
 }
 
 /* Returns whether a trial probes on more than three quarters of the slots, so that less than a
- * quarter is left for rests. */
+ * quarter of the slots is left for resting jobs. */
 static bool figures_has_wide_probe(const struct site *site)
 {
     for (size_t i = 0; i < site->setting->count; i++) {

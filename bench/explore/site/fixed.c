@@ -32,7 +32,7 @@ int fixed_submit(struct fixed_queue *queue, uint32_t id, uint32_t workers, uint3
     return 0;
 }
 
-/* Starts the job if it fits. Otherwise returns false, and the job's anger grows. */
+/* Starts the job if it fits. Otherwise returns false, and increases the job's anger (fixed.h). */
 static bool fixed_try(struct fixed_queue *queue, struct fixed_job *job)
 {
     if (job->workers > queue->free) {

@@ -33,7 +33,8 @@ void fixed_init(struct fixed_queue *queue, enum fixed_rule rule, uint32_t slots)
 void fixed_fini(struct fixed_queue *queue);
 /* Adds a job. -ENOSPC: more workers than `slots`; -ENOMEM. */
 int fixed_submit(struct fixed_queue *queue, uint32_t id, uint32_t workers, uint32_t slots);
-/* Does one pass. Returns the number of started jobs. `ret_ids` has room for all waiting jobs. */
+/* Does one pass over the queue. Returns the number of started jobs. `ret_ids` has room for the ids
+ * of all waiting jobs. */
 size_t fixed_pass(struct fixed_queue *queue, uint32_t *ret_ids);
 
 #endif

@@ -17,7 +17,7 @@ struct site_rank {
     uint64_t since_ns; /* time from which the rank has the slot */
 };
 
-/* A wait for which the scheduler promises a bound. */
+/* A wait of a trial for which the scheduler promises a bound. */
 struct site_wait {
     uint64_t from_ns, length_ns;
     uint32_t ahead, overdue, wide, wide_overdue;
@@ -50,7 +50,7 @@ struct site {
     /* scheduler of the policy; NULL: the policy has fixed numbers of workers */
     struct scheduler *scheduler;
     struct fixed_queue queue;
-    uint32_t *started; /* buffer for the result of a pass */
+    uint32_t *started; /* buffer for the ids that a pass returns */
     struct site_list pauses;
     double held_s; /* total time in which slots had workers */
     double resizes, lane_changes;
@@ -84,7 +84,7 @@ int orders_stop(struct site *site, struct site_trial *t, double seconds);
 void figures_of(struct site *site, struct world_figures *ret_figures);
 /* Updates the inputs of the bounds, after each event and before its actions. */
 void figures_watch(struct site *site);
-/* Return the bounds of the trial's wait and rest (F7), computed from the longest times so far. */
+/* Returns the bounds of the trial's wait and rest (F7), computed from the longest times so far. */
 uint64_t figures_arrival_bound_ns(const struct site *site, const struct site_trial *t);
 uint64_t figures_rest_bound_ns(const struct site *site, const struct site_trial *t);
 

@@ -1,5 +1,5 @@
-/* A site with trials on a virtual clock, under one policy. PURE: uses packer/elastic directly.
- * Figures come from the trials' progress, never from the scheduler's curves. */
+/* Simulates a site with trials on a virtual clock, under one policy. PURE: uses packer/elastic
+ * directly. Figures come from the trials' progress, never from the scheduler's curves. */
 #ifndef GRADPOOL_BENCH_EXPLORE_SITE_WORLD_H
 #define GRADPOOL_BENCH_EXPLORE_SITE_WORLD_H
 
@@ -17,7 +17,7 @@ struct world_policy {
     /* options of the scheduler, for policies without a fixed number of workers */
     struct scheduler_options options;
     bool preloads;    /* workers start within `preload_start_s` */
-    double restart_s; /* pause of a restart at each change; 0: no restart */
+    double restart_s; /* time that a restart at each change takes; 0: changes need no restart */
 };
 
 struct world_setting {
@@ -42,7 +42,8 @@ struct world_figures {
     double pause_p50_s, pause_max_s;
     double resizes, lane_changes;
     double stage_wait_mean_s, stage_wait_max_s;
-    /* largest ratio of a wait to its bound (F7), over stages if the run has any; 0: no waits */
+    /* largest ratio of a wait to its bound (F7), over stages only if the run has any; 0: no
+     * waits */
     double bound_use;
     /* number of arrivals and rests beyond their bound; only for the scheduler with rests */
     double waits_over;

@@ -15,7 +15,7 @@
 
 struct errand {
     const struct service *service;
-    const char *name; /* prefix of the command's files in the service's folder */
+    const char *name; /* prefix of the names of the command's files in the service's folder */
     pid_t pid;        /* process of the running command; 0: none */
     uint64_t began_ns;
     char text[ERRAND_TEXT_BYTES]; /* last line of the last command's standard error */

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define LEDGER_RANKS 4
-/* number of stored rounds; more than enough, because members differ by at most one round */
+/* number of stored rounds; this number suffices, because members differ by at most one round */
 #define LEDGER_ROUNDS 1024
 
 /* A gradient of a rank. `coming`: number of the rank's join, from 1. `count`: number of the push
@@ -33,7 +33,7 @@ bool trail_follow(struct trail *trail, const struct ledger_push pushes[LEDGER_RA
 
 /* The ledger is in memory that all members share. */
 struct ledger {
-    uint64_t grace_ns; /* time in which a removed member detects its removal and ends */
+    uint64_t grace_ns; /* time within which a removed member detects its removal and ends */
     /* number of joins of each rank's running process; 0: none runs */
     _Atomic uint32_t present[LEDGER_RANKS];
     _Atomic uint64_t rounds[LEDGER_RANKS][LEDGER_ROUNDS];

@@ -26,7 +26,7 @@ struct resize {
     uint32_t wanted; /* requested number of workers; 0: no resize is running */
     struct call call;
     _Atomic bool is_done;
-    int code; /* result of the call, with its text and its end */
+    int code; /* result of the call, with the error text and the time of the end */
     char text[VICTIM_TEXT_BYTES];
     uint64_t ended_ns;
     pthread_t thread;
@@ -40,7 +40,7 @@ struct worker {
     float *gradient, *result;
     float *pushed; /* gradients of all ranks, computed again for the comparison */
     uint32_t count;
-    struct trail trail;   /* pushes in the results so far, for a job that sums */
+    struct trail trail;   /* pushes that the results so far contain, for a job that sums */
     struct mirror mirror; /* expected state of the lanes, for a job with an update rule */
     struct resize resize;
 };
@@ -114,7 +114,7 @@ static int come(struct worker *w)
         r = victim_connect(a->board, a->endpoint, a->transport, &w->client);
     if (r == 0)
         r = join(w);
-    /* the member that had to resize the job was killed */
+    /* in this case the member that had to resize the job was killed */
     if (a->rank >= MEMBERS_FEWEST && is_not_wanted(r))
         return 1;
     if (r == 0)
@@ -184,8 +184,8 @@ static void go(struct worker *w)
 
 /* --- a result --- */
 
-/* Compares a result with the sum in rank order over the ranks of the round. Element PUSH_END is not
- * compared, because any rank may have set this element. */
+/* Compares a result with the sum in rank order of the gradients of the ranks of the round. Element
+ * PUSH_END is not compared, because any rank may have set this element. */
 static uint64_t count_wrong(const struct worker *w, const struct pushes *pushes)
 {
     const void *present[LEDGER_RANKS];

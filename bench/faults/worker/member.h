@@ -15,11 +15,12 @@ struct member {
     uint32_t rank;
     /* number of this process among the processes of its rank, from 1 */
     uint32_t coming;
-    /* whether the job has parameters with an update rule and copies; otherwise it sums */
+    /* true: the job has parameters with an update rule and copies; false: the job sums */
     bool updates;
     enum gp_durability durability; /* place of the copies */
     bool begins;                   /* whether this process is one of the first members of the job */
-    uint64_t seed, compute_ns;     /* compute_ns: pause of the worker in each round */
+    /* `compute_ns` is the time for which the worker pauses in each round */
+    uint64_t seed, compute_ns;
     struct victim_board *board;
     struct ledger *ledger;
     struct mirror_book *book; /* shared states of a job with an update rule (mirror.h) */

@@ -17,7 +17,8 @@
  * exact. */
 #define DECAY 0.0625
 #define MOMENTUM 0.5
-#define SOME 0.125 /* lower than the mean of four numbers of which one is 1 */
+/* smaller than the mean of four numbers of which one is 1 and the others are 0 */
+#define SOME 0.125
 #define AGAIN_NS NS_PER_MS
 
 int mirror_init(struct mirror *k, struct mirror_book *book, uint64_t seed)
@@ -53,7 +54,7 @@ void mirror_set(struct mirror *k, float *values)
 
 /* --- a step --- */
 
-/* Returns the mean of the gradients at that element. */
+/* Returns the mean of the gradients at this element. */
 static double undo(const struct mirror_state *s, const float *result, size_t i)
 {
     double step = (double)s->parameters[i] - (double)result[i];

@@ -44,7 +44,8 @@ void mirror_set(struct mirror *mirror, float *values);
  * differ from the step; all elements if no member pushed such gradients. */
 uint64_t mirror_follow(struct mirror *mirror, const float *result, struct pushes *ret_pushes);
 /* For a late worker after its first result: copies the state of another member whose next step
- * gives `result`. Waits up to `grace_ns` for such a state. False: no member has one. */
+ * gives `result`. Waits up to `grace_ns` for such a state. Returns false if no member has such a
+ * state. */
 bool mirror_find(struct mirror *mirror, const float *result, uint64_t grace_ns,
                  struct pushes *ret_pushes);
 /* Writes the state to a page of `rank`, for the other members. */

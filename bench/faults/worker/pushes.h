@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 #define PUSH_ELEMENTS 120000 /* number of elements of a gradient; enough for several pieces */
-/* index of the element after two numbers for each rank; its value is not 0 in the last round */
+/* index of the element that follows two numbers for each rank; its value is not 0 in the last
+ * round */
 #define PUSH_END (2 * LEDGER_RANKS)
 #define PUSH_FIRST (PUSH_END + 1) /* index of the first pseudo-random element */
 

@@ -15,7 +15,7 @@ struct replay {
     uint32_t workers;
     /* number of steps since the parameters were set */
     uint64_t step;
-    float *parameters, *moments[UPDATE_MOMENTS_MAX]; /* values that the lane must have */
+    float *parameters, *moments[UPDATE_MOMENTS_MAX]; /* values that the lane must have computed */
     float *gradients[REPLAY_WORKERS_MAX];            /* gradients of each rank */
 };
 

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LATE_NS (2 * NS_PER_S) /* a call that lasts this long beyond its deadline is a hang */
+/* a call that ends more than this time after its deadline counts as a hang */
+#define LATE_NS (2 * NS_PER_S)
 
 bool call_names_a_cause(const char *text)
 {

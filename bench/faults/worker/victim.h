@@ -16,7 +16,7 @@
 
 /* Memory shared with the conductor, one struct for each worker. */
 struct victim_board {
-    _Atomic uint32_t ends; /* whether the run ends: rank 0 then announces the end in a round */
+    _Atomic uint32_t ends; /* set when the run ends; rank 0 then announces the end in a round */
     /* number of stops by the bench; a duration that includes a stop does not count */
     _Atomic uint32_t stops;
     /* number of workers for which the member calls gp_job_resize(); 0: none */
@@ -33,9 +33,12 @@ struct victim_board {
 struct victim {
     const char *endpoint, *transport, *job;
     uint32_t rank, workers;
-    bool updates;                  /* momentum and Adam, with copies of the state; otherwise sums */
+    /* true: the job updates with momentum and Adam, and has copies of the state; false: the job
+     * sums */
+    bool updates;
     enum gp_durability durability; /* place of the copies */
-    uint64_t seed, compute_ns;     /* compute_ns: pause of the worker in each round */
+    /* `compute_ns` is the time for which the worker pauses in each round */
+    uint64_t seed, compute_ns;
     struct victim_board *board;
 };
 

@@ -25,8 +25,8 @@ FASTEST_S_PER_GIB = 0.005   # no core moves 200 GiB/s
 
 
 class Spent:
-    """Wall time and CPU time of all commands since the start. The bench's own figures cannot be
-    larger."""
+    """Measures wall time and CPU time of all commands since its start. No figure of the bench can
+    be larger than these times."""
 
     def __init__(self):
         self.start = self.now()
@@ -61,7 +61,8 @@ def compare(case, *options):
         case.assertGreater(cell['cpu_s_per_gib'], FASTEST_S_PER_GIB)
         case.assertLessEqual(cell['server_cpu_s_per_gib'], cell['cpu_s_per_gib'])
         case.assertLessEqual(cell['round_us_p50'], cell['round_us_p99'])
-        # Half of the rounds take at least the median time.
+        # Half of the rounds take at least the median time, so they are a lower bound of the wall
+        # time.
         case.assertGreater(wall_s(cell), cell['rounds'] / 2 * cell['round_us_p50'] / 1.1e6, cell)
     case.assertLess(sum(map(wall_s, cells)), spent.wall_s())
     case.assertLess(sum(cell['cpu_s_per_gib'] * gib(cell) for cell in cells),
@@ -70,8 +71,8 @@ def compare(case, *options):
 
 
 def check_ratio(case, told, figure, base, row):
-    """Compares a printed ratio with the ratio of two printed figures. All are rounded, and a figure
-    can be far larger than the other one on a busy host."""
+    """Compares a printed ratio with the ratio of two printed figures. The printed numbers are
+    rounded, and on a busy host one figure can be far larger than the other."""
     case.assertAlmostEqual(told / (figure / base), 1, delta=0.05, msg=row)
 
 
@@ -258,7 +259,7 @@ class Idle(unittest.TestCase):
         cells = [json.loads(line) for line in answer.stdout.splitlines()[-3:-1]]
         self.assertEqual([c['active'] for c in cells], ['shm', 'tcp'])
         for cell in cells:
-            # a round waits for a lane, but not for a timer
+            # a round waits for a lane, but for no timer
             self.assertTrue(1 < cell['alone_us_p50'] < 1e6 * spent.wall_s(), cell)
             check_ratio(self, cell['ratio'], cell['among_us_p50'], cell['alone_us_p50'], cell)
 
@@ -335,7 +336,8 @@ class Tables(unittest.TestCase):
         values = {line['name']: line['value'] for line in lines}
         self.assertLess(values['exchange_cpu_s_shm'] * 2 * 2000 * 5 / 1e6, spent.cpu_s())
         self.assertLess(5 / 2 * values['exchange_clock_ms_tcp'] / 1e3, spent.wall_s())
-        # a key of 8 bytes, and an entry of the index, which has no more than every second slot free
+        # a row has a key of 8 bytes and an entry of the index, in which at most every second slot
+        # is free
         self.assertGreater(values['row_bytes_beyond'], 16)
         holds = {line['name']: line['holds'] for line in lines}
         self.assertEqual(holds['row_bytes_beyond'], values['row_bytes_beyond'] <= 32)
@@ -365,20 +367,21 @@ class Budget(unittest.TestCase):
         self.assertEqual([c['transport'] for c in cells], ['shm', 'shm-copy', 'tcp'])
         rounds_per_gib = 1 << 30 >> 20 >> 2
         for cell in cells:
-            # Each of four workers sleeps a limited number of times in a round. For each wake the
-            # lane makes a system call.
+            # Each of four workers sleeps a limited number of times in a round. To wake a worker,
+            # the lane makes one system call.
             self.assertTrue(0 < cell['worker_wakes_per_gib'] < 20 * 4 * rounds_per_gib, cell)
             self.assertGreater(cell['worker_calls_per_gib'], cell['worker_wakes_per_gib'] / 2, cell)
         shm, _, tcp = (cell['lane_calls_per_gib'] for cell in cells)
         self.assertTrue(0 < shm < tcp, cells)
-        # Each MiB read from a socket takes at least one call, and so does each MiB written.
+        # Each MiB read from a socket takes at least one system call, and each MiB written to a
+        # socket does, too.
         self.assertGreater(tcp, 2 * rounds_per_gib, cells)
         # A lane that finds the next announcement in its memory does not sleep. In a short run a
         # lane may never sleep.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         for name in ('lane', 'worker'):
-            # Control threads may allocate now and then, and the allocator may give pages back. A
-            # mistake in the data path would do so in every round.
+            # Control threads may allocate memory sometimes, and the allocator may return pages to
+            # the kernel. A mistake in the data path would cause such calls in every round.
             self.assertLess(cells[0][f'{name}_memory_calls_per_gib'], rounds_per_gib / 2, cells[0])
             for cell in cells:
                 self.assertLess(cell[f'{name}_allocations_per_gib'], rounds_per_gib / 2, cell)

@@ -29,7 +29,8 @@ class Migrate(unittest.TestCase):
             self.assertGreaterEqual(row['tasks'], 104)
             self.assertEqual(row['state_bytes'], 8 * 13 * 12 * 65536)
             self.assertEqual((row['failed_rounds'], row['wrong']), (0, 0), row)
-            for which in ('longest', 'control'):    # with one event, median and worst are equal
+            # with a single event, median and worst value are equal
+            for which in ('longest', 'control'):
                 self.assertEqual(row[f'{which}_fraction_median'], row[f'{which}_fraction_worst'])
                 self.assertGreaterEqual(row[f'{which}_ms'], 100)    # each job computes for 100 ms
         self.assertEqual([(r['mode'], r['transport']) for r in rows],

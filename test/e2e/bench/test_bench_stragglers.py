@@ -1,5 +1,5 @@
-"""Tests `gradpool-bench stragglers`: with a slow lane the service tries other placements, and every
-result stays right. The speed-up is never tested."""
+"""Tests `gradpool-bench stragglers`: if a lane is slow, the service tries other placements, and
+every result stays right. The speed-up is never tested."""
 import json
 import os
 import pathlib
@@ -48,7 +48,8 @@ class Stragglers(unittest.TestCase):
                        '--policy', 'nothing', environment={'LD_PRELOAD': str(FALSE_RESULTS)})
         self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
         row, last = [json.loads(line) for line in answer.stdout.splitlines()]
-        self.assertEqual((row['wrong'], last['wrong']), (8, 8))  # one wrong result of each worker
+        # each worker has reported one wrong result
+        self.assertEqual((row['wrong'], last['wrong']), (8, 8))
     def test_bytes_moved_by_the_disturbance_itself_do_not_count(self):
         answer = bench('stragglers', '--json', '--model', 'resnet50', '--injector', 'skew',
                        '--policy', 'nothing')

@@ -39,7 +39,7 @@ class Demo(unittest.TestCase):
         self.assertEqual(figures['wrong'], 0)
         self.assertTrue(figures['replicas_equal'] and figures['reference_equal'], figures)
         self.assertEqual(figures['cores_dedicated'], 5)
-        # five workers use a part of one core (README: 0.05 to 0.14)
+        # five workers together use less than one core (README: 0.05 to 0.14)
         self.assertTrue(0.005 < figures['cores_used'] < 1, figures)
         # the demo runs for more than a second
         self.assertGreater(figures['service_cpu_s'], figures['cores_used'])

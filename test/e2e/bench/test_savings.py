@@ -1,5 +1,5 @@
-"""Tests `gradpool-bench savings` with small jobs: its last line must follow from the lines before.
-Measured figures are never tested."""
+"""Tests `gradpool-bench savings` with small jobs: the figures of its last line must follow from the
+lines before. Measured figures are never tested."""
 import json
 import math
 import pathlib
@@ -15,7 +15,8 @@ from harness import BENCH
 LAST = ['cores_saved_fraction', 'loss_mean', 'loss_p95', 'loss_worst', 'loss_worst_alone',
         'offered_cores', 'lane_busy_max', 'alternations', 'wrong', 'checked_rounds',
         'predicted_near_fraction']
-# On a busy host a worker needs seconds to start, and both jobs run together for a part of a turn.
+# On a busy host a worker needs seconds to start, and both jobs run together only for a part of a
+# turn.
 TINY = ('savings', '--quick', '--jobs', 2, '--mix', 'resnet18_cifar,lstm_lm', '--turn-s', 5,
         '--load', 10)
 CLOSE = 2e-5  # printed values are rounded

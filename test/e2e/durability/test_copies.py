@@ -24,7 +24,7 @@ SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
 # with powers of two, results do not depend on fused operations, which numpy lacks
 RATE, MOMENTUM = 2.0 ** -8, 0.5
 LOSSES, RESIZES = (4, 6) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 2)
-# elements that are compared first, to find the ranks of a step quickly
+# number of elements that are compared first, to find the ranks of a step quickly
 PROBE = 64
 
 
@@ -42,7 +42,7 @@ class Model:
         self.gradients = [gradient(name, other) for other in range(most)]
         self.values = gradient(name, 1000)
         self.momentum, self.rank, self.mask = None, rank, 0
-        self.known = 0, None   # the last set of ranks, and the mean of their gradients
+        self.known = 0, None   # the last set of ranks, and the mean gradient of these ranks
 
     def mean(self, mask, upto):
         """Returns the mean of the gradients of these ranks. The last full mean is cached,
@@ -107,7 +107,7 @@ def rank_updates(rank, workers):
                 (folder / 'wanted').unlink()
             said[1] = rank == 0 and (folder / 'stop').exists()
             # A late worker may join the two tensors at different steps, so one request starts the
-            # round of both.
+            # rounds of both tensors.
             for request in [job.update_group([(t, gradients[t.name], results[t.name]) for t in
                                               tensors], lr=RATE, momentum=MOMENTUM),
                             job.push_pull_group([(who, said, told)], 'sum')]:
@@ -123,7 +123,7 @@ def rank_updates(rank, workers):
 
 class Case(members.Case):
     # The coordinator does not restart an aggregator that has died five times in a minute at once,
-    # so there are several.
+    # so the test starts several aggregators.
     AGGREGATORS = 4
 
     def start(self, rank, transport, most=members.WORKERS, late=True):
@@ -183,7 +183,7 @@ class Case(members.Case):
         """Checks that each result of a late worker is also a result of rank 0."""
         known = {(name, crc) for _, name, _, crc in self.log(0)}
         for rank in self.running:
-            # the worker may receive the announced end one step later than rank 0
+            # the worker may receive rank 0's announcement of the end one step later than rank 0
             lines = self.log(rank)[:-len(SIZES)]
             wrong = [line for line in lines if (line[1], line[3]) not in known]
             self.assertEqual(wrong, [], f'rank {rank}')
@@ -193,7 +193,8 @@ class Case(members.Case):
         self.begin(transport)
         for _ in range(times):
             victim = self.random.randrange(1, members.WORKERS)
-            time.sleep(self.random.uniform(0.02, 0.3))     # at a random point of a round
+            # so that the kill happens at a random point of a round
+            time.sleep(self.random.uniform(0.02, 0.3))
             self.running[victim].kill()
             self.running.pop(victim).communicate()
             self.await_set(everybody - {victim})
@@ -252,7 +253,8 @@ class Replicas(Case):
     KIND = 'replica'
 
     def await_copies(self):
-        """Waits until all states have copies: those on the last dead aggregator are made again."""
+        """Waits until all states have copies again. The copies on the last killed aggregator have
+        to be replaced."""
         def are_copied():
             use = self.service.job('job')['use']
             return use.get('states') and use['copied'] == use['states']

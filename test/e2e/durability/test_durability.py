@@ -24,7 +24,7 @@ import test_update_rules as rules
 import gradpool
 
 WAIT_MS = 90000
-# number of times that a tensor repeats the recorded elements
+# number of times that each tensor repeats the recorded elements
 NAMES = {'w': 1, 'a longer one': 30}
 
 
@@ -176,8 +176,9 @@ class ByOperator(Case):
     """Runs `gradpool snapshot` while the job trains. The workers make no call for the snapshot."""
 
     def train_on(self):
-        """Repeats the recorded training until each rank has an error. Returns the errors. A lane
-        may die between the results of two ranks: the first one then has its error a step later."""
+        """Repeats the recorded training until each rank has an error. Returns the errors. If a lane
+        dies after one of two ranks has received its result, this rank gets its error one step
+        later."""
         errors, steps = {}, 0
         while len(errors) < len(self.jobs):
             open_requests = [(rank, self.step_of(rank, min(steps, 99)))
@@ -404,7 +405,7 @@ class ByOperator(Case):
         self.refuses(1, 'path of the snapshot is empty', output='')
         self.refuses(1, 'has no parameters: none were broadcast yet')
         self.start()
-        os.mkfifo(self.path)    # a special file, as /dev/null is
+        os.mkfifo(self.path)    # a special file, like /dev/null
         self.refuses(1, 'no regular file')
         self.path.unlink()
         self.train(0, 2)
@@ -439,7 +440,8 @@ class ByOperator(Case):
 
 class Refusals(Case):
     def fails(self, what, *words):
-        """Checks that the call fails on every rank. Only rank 0's error has the reason."""
+        """Checks that the call fails on every rank. Only the error of rank 0 contains the reason.
+        """
         def call(job):
             with self.assertRaises(gradpool.GradpoolError) as raised:
                 what(job)

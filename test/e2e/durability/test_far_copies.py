@@ -61,7 +61,8 @@ def rank_steps(rank, workers):
 @unittest.skipUnless(os.geteuid() == 0, 'network namespaces need root')
 class FarCopies(unittest.TestCase):
     def setUp(self):
-        # three aggregators share a core: one may not run for longer than the default timeout
+        # three aggregators share a core, so an aggregator may be stopped for longer than the
+        # default timeout
         self.nodes, self.service = nodes.start(self.addCleanup, '--aggregator-timeout', 6)
         self.core = sorted(os.sched_getaffinity(0))[-1]
         for node in 'abc':

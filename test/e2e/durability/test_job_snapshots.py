@@ -21,7 +21,7 @@ WAIT_MS = 60000
 WORKERS = 3
 COMINGS = 20 if 'GRADPOOL_TEST_LONG' in os.environ else 5
 SIZES = {'v': 300, 'w': 70000}
-# momentum 0: moments are stored but have no effect
+# with momentum 0, moments are stored but have no effect
 RULES = {'v': 'sgd', 'w': 'momentum'}
 
 
@@ -158,13 +158,14 @@ class JobSnapshots(unittest.TestCase):
         self.restore(-3)
 
     def late(self, call, *who):
-        """Calls only in these ranks. The calls time out because they wait for the other ranks."""
+        """Makes the call only on these ranks. The calls time out, because they wait for the other
+        ranks."""
         for rank in who:
             with self.assertRaisesRegex(gradpool.Timeout, r'gp_job_\w+\(\) waits for all ranks: '):
                 call(self.jobs[rank], rank)
 
     def test_a_rank_that_was_late_spoils_no_later_snapshot(self):
-        # each late call takes as long; each other call takes less also on a busy host
+        # deadline of a late call in ms; every other call ends earlier, even on a busy host
         self.join(0, 1, 2, timeout_ms=5000)
         self.begin()
         self.step(-1)

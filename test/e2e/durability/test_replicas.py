@@ -74,7 +74,7 @@ class Case(durability.Case):
         self.check(100, rule)
 
     def again(self):
-        """Starts the recorded training again, because it ended before the last harm."""
+        """Starts the recorded training again, because it ended before the last call of harm()."""
         self.check(90, self.name.split('-')[0])
         first = rules.UpdateRules.first
         for values in self.values:
@@ -92,7 +92,7 @@ class Case(durability.Case):
         return [use.get(name) for name in ('states', 'copied', 'empty')]
 
     def kill(self, pid, how=signal.SIGKILL):
-        # the process may have ended just now, and another one started
+        # the process may have ended just now, and another process may have started
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, how)
             self.killed += 1
@@ -107,7 +107,8 @@ class Case(durability.Case):
 
 
 class Replicas(Case):
-    """Kills one aggregator at a time, and the next when another aggregator has a copy."""
+    """Kills aggregators one after the other. The next one is killed when another aggregator has a
+    copy."""
 
     def kill_when_copied(self):
         until(self.is_copied, 'each state has a copy', process=self.service.serve)
@@ -201,7 +202,7 @@ class Replicas(Case):
 
 
 class InWorkers(Case):
-    """Kills any aggregators at any time, sometimes all of them."""
+    """Kills aggregators at random times, sometimes all aggregators."""
     KIND = 'worker'
 
     def kill_all(self):

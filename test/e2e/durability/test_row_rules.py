@@ -2,8 +2,8 @@
 an embedding have a gradient. The bits of all other rows must not change.
 
 SparseAdam uses the same operations in the same order, so its results must be equal to the bit. For
-the other rules PyTorch may fuse a product with a sum; the error of our result against float64 may
-be at most twice PyTorch's error."""
+the other rules PyTorch may fuse a product with a sum; the error of our result, compared with
+float64, may be at most twice PyTorch's error."""
 import os
 import pathlib
 import subprocess

@@ -16,7 +16,8 @@ import gradpool
 from gradpool._native import states
 from python_case import full, setUpModule, tearDownModule     # noqa: unittest finds these by name
 
-SIZE = 100000       # large enough for several parts and for pieces on both aggregators
+# number of elements, enough for several parts and for pieces on both aggregators
+SIZE = 100000
 RULE, RATE = 'momentum', {'lr': 1, 'momentum': 0.5}
 WAIT_MS = 60000
 
@@ -148,7 +149,7 @@ class States(python_case.Case):
             states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
 
     def test_a_job_that_is_left_ends_a_read(self):
-        """leaves the job during a read that the service does not answer"""
+        """the job leaves during a read that the service does not answer"""
         self.begin()
         found = []
 

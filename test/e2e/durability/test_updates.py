@@ -90,8 +90,8 @@ for _rule in rules.RULES:
 
 
 class FirstRankLeaves(Case):
-    """The first rank leaves. The next first rank sends no settings, so the lane uses the last
-    settings."""
+    """The lowest rank leaves. The next lowest rank sends no settings, so the lane continues to use
+    the last settings."""
     RATE, GRADIENT = 0.5, 1.0
 
     def updates(self, jobs, tensors, values, rounds):
@@ -155,8 +155,8 @@ class Refusals(Case):
 
 
 class Loss(Case):
-    """A lane dies with the parameters that it stored. Every worker still has the last result in
-    its memory."""
+    """Kills a lane that stores the only copy of the parameters' state. Every worker still has the
+    last result in its memory."""
 
     def test_after_a_lane_s_death_training_goes_on_from_the_last_result(self):
         recorded = rules.UpdateRules

@@ -1,5 +1,5 @@
-"""Tests lost connections between living processes: a coordinator moves to another host, or a
-firewall drops connections."""
+"""Tests lost connections between living processes: the coordinator's host name gets another
+address, or a firewall drops packets of connections."""
 import contextlib
 import pathlib
 import re
@@ -71,7 +71,7 @@ class Moved(unittest.TestCase):
 
 
 class OwnName(unittest.TestCase):
-    """The host's own name resolves to 127.0.1.1, as in Debian's /etc/hosts."""
+    """In these cases the host's own name resolves to 127.0.1.1, as in Debian's /etc/hosts."""
 
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-test-'))
@@ -132,7 +132,8 @@ class Forgotten(unittest.TestCase):
         self.forget(workers[0].pid)
         self.forget(self.aggregator, 'local')
         workers[0].wait_for('stopped answering')
-        for worker in workers[1:]:      # if the lane gives up first, it resets the connection
+        # a lane that gives up before the workers resets the connection
+        for worker in workers[1:]:
             worker.wait_for('; this worker connects again')
         finish_training(*workers)
         self.assertEqual(self.service.pids(), [self.aggregator])

@@ -12,13 +12,14 @@ import test_nodes as nodes
 from harness import GRADPOOL, Process, Service, finish_training, until
 
 ELEMENTS = 100000
-DEATH_S, SILENCE_S = 1.0, 1.5 + 0.5  # silence is measured from the unanswered ping
+DEATH_S, SILENCE_S = 1.0, 1.5 + 0.5  # the time of a silence is measured from the unanswered ping
 BUSY = 3  # factor for a busy machine
 
 
 class Death(unittest.TestCase):
     def lose(self, service, transport, pids, times):
-        """Returns the shortest of several times, because other tests delay some attempts."""
+        """Measures several losses. Returns the shortest waiting time, because other tests may delay
+        some attempts."""
         self.service = service
         self.addCleanup(service.end)
         training = fencing.Training(self, transport, ELEMENTS)
@@ -95,7 +96,7 @@ class Silence(unittest.TestCase):
         self.assertLess(taken, BUSY * SILENCE_S)
         finish_training(*workers)
         joined[owner].wait_for('counted as lost, so it joins as a new one', 60)
-        # on a busy host the other aggregator may have been lost, and have joined again, before
+        # on a busy host the other aggregator may have been lost and have joined again before
         until(lambda: joined[owner].text().count('joined as aggregator ') > 1, 'it joins again',
               process=joined[owner])
 

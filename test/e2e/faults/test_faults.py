@@ -101,7 +101,7 @@ class Faults(unittest.TestCase):
         for worker in workers[:2]:
             self.assertEqual(worker.wait(), 1)
             self.assertLess(watch.seconds(), 2.0)
-        # on a busy host the end of the first survivor may be known to the other one first
+        # on a busy host the other survivor may first receive the end of the first survivor
         texts = [worker.text() for worker in workers[:2]]
         self.assertTrue(any('rank 2 of job' in text for text in texts), texts)
         for text, other in zip(texts, (1, 0)):
@@ -137,7 +137,7 @@ class Faults(unittest.TestCase):
         workers[1].signal(signal.SIGSTOP)
         for worker in other:
             self.assertEqual(result(worker)['wrong'], 0)
-        time.sleep(3)  # the fault itself: the worker is stopped for three seconds
+        time.sleep(3)  # the fault of this case: the worker is stopped for three seconds
         self.assertIsNone(workers[0].child.poll())
         seen = len(workers[0].text())
         workers[1].signal(signal.SIGCONT)
@@ -151,7 +151,8 @@ class Faults(unittest.TestCase):
 
     def test_a_push_that_one_rank_never_makes_ends_at_the_deadline_naming_that_rank(self):
         texts = []
-        # a lane that does not answer within a second cannot name the rank: a new job is tried
+        # the text lacks the rank if the lane did not answer within a second, so the test tries a
+        # new job
         while len(texts) < TRIES and not any('rank 1' in text for text in texts):
             job = f'missing-{len(texts)}'
             self.service.worker(job, 2, 3, '--rounds', '2')
@@ -310,7 +311,7 @@ class Faults(unittest.TestCase):
         pids = [self.service.serve.pid, *self.service.pids(), *(w.pid for w in workers)]
         used = {}
 
-        def are_idle():     # a process that started just now may still be busy
+        def are_idle():     # a process that started a moment ago may still be busy
             before = {pid: cpu_s(pid) for pid in pids}
             time.sleep(2)  # the measured time
             used.update((pid, round(cpu_s(pid) - before[pid], 2)) for pid in pids)
@@ -341,8 +342,8 @@ class Faults(unittest.TestCase):
         print(f'# wake-ups in {QUIET_S} s: {seen}')
 
     def arena_bytes(self):
-        """Returns the memory of all lanes. A status has earlier figures of an aggregator that does
-        not answer in time."""
+        """Returns the memory of all lanes. For an aggregator that does not answer in time, the
+        status contains older figures."""
         return sum(lane['arena_bytes'] for a in self.service.status()['aggregators']
                    for lane in a['lanes'])
 

@@ -1,5 +1,5 @@
-"""Stops an aggregator (SIGSTOP) while it writes a result. Continues it when the next owner of the
-task serves later rounds. The aggregator must change no byte of any worker's memory."""
+"""Stops an aggregator (SIGSTOP) while it writes a result. Continues this aggregator when the next
+owner of the task serves later rounds. The aggregator must change no byte of any worker's memory."""
 import ctypes
 import hashlib
 import os
@@ -15,10 +15,11 @@ import tap
 import gradpool
 from harness import GRADPOOL, Process, Service, is_alive, state_of, until
 
-ELEMENTS = 16 << 20  # 64 MiB: the write must last long enough to be stopped in the middle
+# number of elements in 64 MiB: the write must last long enough to be stopped in the middle
+ELEMENTS = 16 << 20
 WORKERS = 2
 WAIT_MS = 90000
-ATTEMPTS = 200      # on a busy host the test seldom runs in the middle of a write
+ATTEMPTS = 200      # on a busy host this test seldom runs in the middle of a write
 SEED = tap.seed(20261122)
 
 
@@ -122,8 +123,8 @@ class Fencing(unittest.TestCase):
         return process
 
     def lose(self, training, pid):
-        """Stops the process while it writes. The next owner repeats this round, and one more round
-        follows. Returns all memory that lanes may write."""
+        """Stops the process while it writes. Then the next owner repeats this round, and serves one
+        more round. Returns all memory that lanes may write."""
         part = training.stop_in_mid_write(pid)
         began = time.monotonic()
         training.finish()

@@ -19,9 +19,10 @@ from harness import Process, finish_training, until
 
 SILENCE_S = 2.0 + 0.5  # --worker-timeout, and the interval of the check
 BUSY = 3               # factor for a busy machine
-STOPPED_S = 16         # longer than the time after which a job with a dead connection fails
+STOPPED_S = 16         # time longer than the time after which a job with a dead connection fails
 ELEMENTS = 300000
-WAIT_MS = 600000       # a cut-off rank waits until its host is reachable again
+# deadline of calls: a rank that is cut off waits until its host is reachable again
+WAIT_MS = 600000
 
 
 def rank_goes_on(rank, workers):
@@ -82,7 +83,7 @@ class Silence(unittest.TestCase):
         until(lambda: len(self.rounds_of(15)) > 50, 'all four train', process=goes_on[0])
         stopped[1].signal(signal.SIGSTOP)
         stopped_at = time.monotonic()
-        time.sleep(0.5)  # the stopped worker may just have sent a packet
+        time.sleep(0.5)  # waits because the stopped worker may just have sent a packet
 
         self.nodes.cut('b')
         watch = progress.Stopwatch()

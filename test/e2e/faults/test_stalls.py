@@ -51,7 +51,8 @@ class Stalls(unittest.TestCase):
         until(lambda: warned.search(waits.text()), 'the stopped rank is named', process=waits)
         until(lambda: any(line[2:] == (0, 0, 100) for line in self.told(waits)),
               'a second without progress', process=waits)
-        at = warned.search(waits.text()).end()      # on a slow host there may be earlier waits
+        # on a slow host the log may contain earlier waits
+        at = warned.search(waits.text()).end()
         self.assertNotIn('goes on', waits.text()[at:])
         stops.signal(signal.SIGCONT)
         until(lambda: "job 'stall' rank 0 goes on after " in waits.text()[at:], 'it goes on',
@@ -60,9 +61,9 @@ class Stalls(unittest.TestCase):
         self.check_numbers(waits)
 
     def late(self, job, words, computes=False):
-        """Checks the error of rank 0 when rank 1 has not pushed before the deadline. A lane or a
-        coordinator that does not answer within a second says nothing about rank 1, so another job
-        is tried."""
+        """Checks the error of rank 0 when rank 1 has not pushed before the deadline. If a lane or
+        the coordinator does not answer within a second, the error does not name rank 1, and the
+        test tries another job."""
         for number in range(TRIES):
             name, pid = f'{job}-{number}', ''
             if computes:

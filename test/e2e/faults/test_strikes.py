@@ -19,11 +19,13 @@ from harness import BENCH, until
 
 SEED = tap.seed(4)
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
-SECONDS = 300 if IS_LONG else 20    # minimum time; the bench runs on until it has tried each kind
+# minimum number of seconds; the bench continues until it has tried each kind of fault
+SECONDS = 300 if IS_LONG else 20
 
 TRIES = 3
-KINDS_LEAST = 6     # minimum number of kinds, of eleven; in the short form each has a second or two
-WAIT_S = 24  # three times the limit of each wait in the bench, for a host with few cores
+# minimum number of kinds of faults, of eleven; in the short form each kind has one or two seconds
+KINDS_LEAST = 6
+WAIT_S = 24  # three times the limit of each wait in the bench, because the host may have few cores
 
 
 def seeds():
@@ -99,8 +101,8 @@ def workers(bench):
 
 
 def find_victim(bench, find, kills_coordinator):
-    """Returns the pid of such a process while the bench is stopped and strikes no process. None:
-    the bench has ended, or there is no such process at present."""
+    """Returns the pid of a process that find() returns. Stops the bench meanwhile, so that the
+    bench strikes no process. None: the bench has ended, or no such process exists at present."""
     until(lambda: len(workers(bench.pid)) > 10 or bench.poll() is not None, 'it trains')
     if kills_coordinator:
         harness.kill_all(coordinators(bench.pid)[:1])
@@ -129,8 +131,8 @@ class Crashes(unittest.TestCase):
         return victim, bench.returncode, output.read_text(), errors.read_text()
 
     def crash(self, find, who, kills_coordinator=False):
-        """Checks that the bench reports the process and the signal, and keeps the log. The chosen
-        process may have been ending already, so there are some attempts."""
+        """Checks that the bench reports the process and the signal, and keeps the log. The test
+        makes several attempts, because the chosen process may already have been ending."""
         for _ in range(TRIES):
             with tempfile.TemporaryDirectory() as folder:
                 victim, code, said, errors = self.crash_once(folder, find, kills_coordinator)

@@ -11,7 +11,7 @@ import ranks    # noqa: sets GRADPOOL_LIBRARY
 import tap
 from harness import GRADPOOL, Process, Service
 
-# Sets each value of the limit, joins a separate job, and resets the limit.
+# Sets each value of the limit in turn, joins a separate job with it, and then resets the limit.
 WORKER = """
 import os, resource, sys, numpy, gradpool
 which, values = getattr(resource, 'RLIMIT_' + sys.argv[1]), [int(v) for v in sys.argv[2:]]
@@ -42,7 +42,7 @@ class Limits(unittest.TestCase):
         cls.addClassCleanup(cls.service.end)
 
     def told(self, limit, *values, **environment):
-        """Returns the error of a worker at each value of the limit."""
+        """Returns the error of a worker for each value of the limit."""
         done = harness.run(
             [sys.executable, '-c', WORKER, limit, *map(str, values)], capture_output=True,
             text=True, env={**os.environ, 'GRADPOOL_ENDPOINT': self.service.endpoint,

@@ -22,7 +22,7 @@ ROOT = pathlib.Path('/sys/fs/cgroup/memory')
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
 ELEMENTS = ((1 << 30) if IS_LONG else (64 << 20)) // 4
 LIMITS_MIB = (256, 64) if IS_LONG else (64,)
-# memory used by libfabric for a lane's first connection: 6 MiB here, 23 with the defaults of
+# memory in MiB that libfabric uses for a lane's first connection: 6 here, 23 with the defaults of
 # libfabric 2.1
 CONNECTION_MIB = 12
 JOBS = 4

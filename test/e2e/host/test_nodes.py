@@ -76,7 +76,7 @@ class SeveralNodes(unittest.TestCase):
     def setUpClass(cls):
         cls.cleanup = contextlib.ExitStack()
         cls.nodes, cls.service = start(cls.cleanup.callback, '--worker-timeout', 10,
-                                       # longer than any disconnection in this test
+                                       # timeout longer than any disconnection in this test
                                        '--aggregator-timeout', 10)
         cores = sorted(os.sched_getaffinity(0))
         cls.service.add_aggregator('b', cores[0])

@@ -7,7 +7,7 @@ import unittest
 import tap
 
 SCRIPT = pathlib.Path(__file__).parents[2] / 'platform.sh'
-# Reasons for skipped cases that are accepted on every release.
+# Reasons for which a case may be skipped on every release.
 EVERYWHERE = ('takes minutes', 'torch finds no GPU', 'over this transport no memory is mapped',
               'over shared memory all of it is copied in one turn',
               'a thread of the sanitizer itself wakes up', 'ThreadSanitizer allows no threads')

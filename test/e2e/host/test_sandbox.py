@@ -22,7 +22,7 @@ with gradpool.connect() as client, client.join() as job:
 
 def without(call):
     """Returns words in front of a command that make the system call fail. SkipTest: this host
-    allows no filter."""
+    permits no seccomp filter."""
     if subprocess.run([DENY, call, 'true'], capture_output=True).returncode:
         raise unittest.SkipTest('no seccomp filter can be installed here')
     return str(DENY), call

@@ -1,6 +1,6 @@
-"""Backup workers against a real service: client/backup_example.c with a slow rank, over each
-transport. A round closes at its second gradient. All ranks must have equal parameters after each
-round."""
+"""Tests backup workers with a real service: runs client/backup_example.c with a slow rank, over
+each transport. A round closes at its second gradient. All ranks must have equal parameters after
+each round."""
 import collections
 import ctypes
 import errno
@@ -20,7 +20,8 @@ EXAMPLE = harness.BUILD / 'client' / 'gradpool-backup-example'
 RANKS, ROUNDS = 3, 40
 LINE = re.compile(r'round (\d+) of (\d+): (counted|dropped), (weight \S+ bias \S+)')
 STOPS = 31, 37, 41, 53, 61, 67, 71, 79      # rounds before each stop
-STILL_S = 15        # a rank without a new round for this time waits for another rank
+# a rank that makes no new round for this number of seconds waits for another rank
+STILL_S = 15
 service = None
 
 
@@ -53,8 +54,8 @@ class BackupWorkers(unittest.TestCase):
         return [self.finish(child) for child in self.start(*options)]
 
     def check(self, outputs):
-        """Checks that all ranks with the result of a round have equal parameters. Returns how
-        often each rank was dropped."""
+        """Checks that all ranks with the result of a round have equal parameters. Returns for each
+        rank how many of its gradients were dropped."""
         parameters = collections.defaultdict(set)
         for output in outputs:
             rounds = [LINE.match(line) for line in output.splitlines()[:-1]]
@@ -77,7 +78,7 @@ class BackupWorkers(unittest.TestCase):
     def run_over(self, transport):
         dropped = self.check(self.run_ranks(f'slow-{transport}', 40, transport))
         self.assertGreater(dropped[0], 0)
-        # a slow rank that is as fast as the others: any rank may come third in a round
+        # the "slow" rank is as fast as the other ranks, so any rank may be the third in a round
         self.check(self.run_ranks(f'even-{transport}', 1, transport))
 
     def test_a_stopped_straggler_delays_no_round(self):
@@ -136,7 +137,8 @@ class BackupWorkers(unittest.TestCase):
             delayed += self.is_delayed(ranks[0], ranks[1], 50)
             os.kill(ranks[0].pid, signal.SIGCONT)
         # On a busy host the straggler often waits for a core after its gradient has been counted.
-        # Each delay has been checked, so the number shows only that stops can be without a delay.
+        # The test has checked each delay, so this assertion only shows that some stops cause no
+        # delay.
         self.assertLess(delayed, len(STOPS) if transport == 'tcp' else 1)
         self.await_rounds(ranks[0], 2)
         self.check_killed(ranks)

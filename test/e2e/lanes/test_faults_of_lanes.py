@@ -1,5 +1,6 @@
-"""Counts page faults of lane threads with the kernel's counters. There must be almost none in a new
-job's first round, nor around a move of 48 MiB of Adam's state. Tests shared memory and TCP."""
+"""Counts page faults of lane threads with the kernel's counters. There must be almost no page
+faults in the first round of a new job, and during a move of 48 MiB of Adam's state. Tests shared
+memory and TCP."""
 import json
 import pathlib
 import unittest
@@ -64,9 +65,9 @@ class Faults(unittest.TestCase):
         return faults
 
     def few(self, what, prepare):
-        """Counts the page faults of the call that `prepare`() returns. A lane does not wait long
-        for the thread that prepares its memory, which may be delayed on a busy host, so there are
-        some attempts."""
+        """Counts the page faults of the call that `prepare`() returns. Makes several attempts: on a
+        busy host the thread that prepares a lane's memory may be late, and the lane does not wait
+        long for this thread."""
         for _ in range(TRIES):
             call = prepare()
             before = self.lane_faults()

@@ -1,8 +1,7 @@
-"""Late ranks of a tensor whose rounds need two ranks, against a real service over TCP. A late rank
-that is stopped again and again, also while it receives a result, delays no round of the other
-ranks, and every result is whole: all elements are the round that the lane has named, also while
-the pieces move between two lanes.
-GRADPOOL_TEST_LONG runs 400 pulls."""
+"""Tests late ranks of a tensor whose rounds need two ranks, with a real service over TCP. A late
+rank is stopped repeatedly, even while it receives a result. This must delay no round of the other
+ranks. All elements of a result must belong to the round that the lane has named, even while the
+pieces move between two lanes. GRADPOOL_TEST_LONG runs 400 pulls."""
 import os
 import random
 import signal
@@ -19,7 +18,7 @@ PULLS = 400 if os.environ.get('GRADPOOL_TEST_LONG') else 16
 SEED = 20261130
 STOP_S = 0.16
 RUN_S = 0.01, 0.15      # time for which the late rank runs between two stops
-CONTROL = 30            # rounds while the late rank is not stopped
+CONTROL = 30            # number of rounds that are measured while the late rank is not stopped
 LONG_STOPS, ROUNDS = 4, 12
 MOVES = 4
 
@@ -28,7 +27,7 @@ class Rank(harness.Process):
     """A process of tools/late_rank.c."""
 
     def pushes(self):
-        """Returns beginning, end, round and false elements of each push."""
+        """Returns start, end, round and number of wrong elements of each push."""
         lines = self.text().split('\n')[:-1]
         if any(line.startswith('failed') for line in lines):
             raise AssertionError(f'{self.name}: {self.tail()}')
@@ -74,7 +73,7 @@ class LateRanks(unittest.TestCase):
     def stop(self, rank):
         rank.signal(signal.SIGSTOP)
         began = time.monotonic()
-        time.sleep(STOP_S)      # the length of the stop is what the case is about
+        time.sleep(STOP_S)      # the stop of this length is the fault that the case tests
         rank.signal(signal.SIGCONT)
         return began, time.monotonic()
 
@@ -91,8 +90,8 @@ class LateRanks(unittest.TestCase):
         return stop
 
     def stop_until(self, pulls, moves=False):
-        """Stops the late ranks in turn until each has received so many results, with MOVES moves
-        or more. Returns beginning and end of each stop."""
+        """Stops the late ranks alternately, until each has received `pulls` results and, with
+        `moves`, at least MOVES moves have ended. Returns start and end of each stop."""
         draw, late, stops = random.Random(SEED), self.ranks[2:], []
         wanted = [len(rank.pushes()) + pulls for rank in late]
         patience = progress.Patience(harness.WAIT_S, size=lambda: sum(r.size() for r in late))
@@ -110,7 +109,7 @@ class LateRanks(unittest.TestCase):
                 if began <= push[1] < ended]
 
     def rate(self, times):
-        """Returns the rounds per second that end within these times."""
+        """Returns the number of rounds per second that end between these times."""
         return sum(len(self.rounds_between(*time)) for time in times) / \
             sum(ended - began for began, ended in times)
 
@@ -141,9 +140,9 @@ class LateRanks(unittest.TestCase):
                  f'{sum(len(rank.pushes()) for rank in self.ranks[2:])} pushes of late ranks')
 
     def compare(self, control, stops):
-        """Rounds go on while the late rank is stopped. Other processes use the cores at any time,
-        so stops are compared with the slower of the times before and between them. The durations
-        are printed only: the next case has a limit without a time."""
+        """Checks that rounds continue while the late rank is stopped. Other processes use the cores
+        at any time, so stops are compared with the slower of the times before and between them. The
+        durations are printed only: the next case has a limit without a time."""
         calm = self.rounds_between(*control)
         busy = self.rounds_between(stops[0][0], stops[-1][1])
         between = [(before[1], after[0]) for before, after in zip(stops, stops[1:])]

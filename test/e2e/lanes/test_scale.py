@@ -104,7 +104,7 @@ class Many(Case):
         for number in range(200):
             for value in values[2 * number: 2 * number + 2]:
                 self.assertTrue((value == 2 * number + 1).all())
-        # lanes may still have the job of the case before
+        # lanes may still have the job of the previous case
         harness.until(lambda: sum(lane['jobs'] for lane in lanes()) == 200, 'lanes with 200 jobs')
         held = lanes()
         say_lanes('200 jobs of 2 workers, 50 of them over tcp')
@@ -180,9 +180,10 @@ class Comings(Case):
                       f'descriptors are back from {held()} to {before}')
         harness.until(lambda: not any(lane['bytes'] for lane in lanes() if not lane['jobs']),
                       'empty lanes hold nothing')
-        # A leak would grow in each part. The pool of the network library grows only once, by 6 MiB,
-        # when more connections exist at a time than before. Arenas of lanes return memory only
-        # after ten seconds, so a few joins may occupy half a MiB meanwhile.
+        # A leak would grow in each part of the test. The memory pool of the network library grows
+        # only once, by 6 MiB, when more connections exist at the same time than before. Arenas of
+        # lanes return memory only after ten seconds, so a few joins may occupy half a MiB
+        # meanwhile.
         grown = [statistics.median(numpy.diff(pages)) for pages in zip(*resident)]
         print(f'# {PARTS} times {count} comings over {transport}: the median growth of '
               f'coordinator, aggregators and worker is {grown} bytes')
@@ -212,7 +213,7 @@ class Few(unittest.TestCase):
             codes = []
             for most in range(7, 27, 2):
                 code, text = self.push(f'-n {most}', transport)
-                # the lane may be the first to report an incomplete connection
+                # the lane may be the first to report the incomplete connection
                 self.assertRegex(text, '0 wrong' if code == 0 else
                                  'Too many open files|has lost its connection')
                 codes.append(code)

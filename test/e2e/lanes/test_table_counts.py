@@ -1,5 +1,6 @@
-"""Tests what operators see of tables: with known keys and clocks every count is exact, through
-shared memory and by tcp, in `gradpool jobs`, `gradpool explain` and the metrics."""
+"""Tests the counts of tables that operators see in `gradpool jobs`, `gradpool explain` and the
+metrics. Keys and clocks are known, so every count must be exact, over shared memory and over tcp.
+"""
 import json
 import re
 import unittest
@@ -38,13 +39,13 @@ class Counts(unittest.TestCase):
         return tables
 
     def shown(self, command):
-        """Returns the tables of the job, by name. The output is as the schema describes."""
+        """Returns the tables of the job, by name. Checks the output against the schema."""
         output = json.loads(self.service.ask(command, self.name, '--json').stdout)
         validate(output, command)
         return {table['table']: table for table in output['jobs'][0]['tables']}
 
     def await_counts(self, table, *counts, **more):
-        """Waits for these counts, because a lane may count a pull after its answer."""
+        """Waits for these counts, because a lane may count a pull after it has sent the answer."""
         expected, seen = {**dict(zip(SEEN, counts)), **more}, []
 
         def is_so():
@@ -68,7 +69,7 @@ class Counts(unittest.TestCase):
         words[1].push([7], rows_of(1, 1))
         for job in jobs:
             job.clock()
-        users[1].pull(numpy.arange(200))         # 50 of them have no row
+        users[1].pull(numpy.arange(200))         # 50 of these keys have no row
         words[1].pull([7, 8])
         shown = self.await_counts('users', 150, 150, 200, 200, 2, 2)
         self.assertNotIn('behind_rank', shown)

@@ -1,5 +1,5 @@
-"""Tests exports and imports of tables: a file has all rows of one clock, and a table of another job
-on another service continues from it with the same bits."""
+"""Tests exports and imports of tables: a file contains all rows of one clock. A table of another
+job on another service continues from this file with the same bits."""
 import json
 import pathlib
 import struct
@@ -63,7 +63,8 @@ class Files(unittest.TestCase):
         return client
 
     def train(self, clocks):
-        """Keys are different in each clock, so some rows are older than others."""
+        """Trains for some clocks. The keys are different in each clock, so some rows are older than
+        others."""
         for clock in clocks:
             for rank, table in enumerate(self.tables):
                 table.push(numpy.arange(clock, 500 + 40 * clock, rank + 1),

@@ -1,5 +1,5 @@
-"""Tests tables against a real service: with any number of ranks and lanes all rows have the bits of
-a replay in the workers; after a death or a refusal every rank gets an error."""
+"""Tests tables with a real service. With any number of ranks and lanes, all rows must have the bits
+of a replay in the workers. After a death or a refusal every rank must get an error."""
 import os
 import pathlib
 import re
@@ -14,7 +14,7 @@ from harness import Service, until
 TOOLS = harness.BUILD / 'test' / 'e2e'
 EXAMPLE = harness.BUILD / 'client' / 'gradpool-table-example'
 ENDS_S = 60
-MANY = 10 ** 6  # more clocks than a test waits for
+MANY = 10 ** 6  # number of clocks for which no test waits
 
 
 class Tables(unittest.TestCase):
@@ -57,9 +57,9 @@ class Tables(unittest.TestCase):
         return text
 
     def end_with_error(self, code, words):
-        """Checks that every rank gets this error, with these words in its text. No rank ends
-        before all have the error, because the end of a rank would itself be an error for the
-        others."""
+        """Checks that every rank gets this error, with these words in its text. No rank ends before
+        all ranks have the error, because the end of a rank would itself cause an error on the other
+        ranks."""
         until(lambda: all('error ' in self.text(rank) or child.poll() is not None
                           for rank, child in self.running.items()),
               'an error on every rank', ENDS_S, self.service.serve)
@@ -90,7 +90,8 @@ class Replays(Tables):
 
 
 class Network(Tables):
-    """Ranks that reach the lanes by tcp, or some by tcp and some through shared memory."""
+    """Tests with all ranks connected over tcp, and with some ranks over tcp and others over shared
+    memory."""
 
     def end_all_right(self, clocks):
         for rank in sorted(self.running):
@@ -165,7 +166,8 @@ class Deaths(Tables):
         self.running[1].send_signal(signal.SIGSTOP)
         named = re.compile(r"table '\w+' clock \d+: no end of clock \d+ from rank 1 \(in clock")
         patience, said = harness.progress.Patience(ENDS_S), ''
-        while not named.search(said):   # on a busy host there may be warnings before the stop
+        # on a busy host the log may contain warnings from before the stop
+        while not named.search(said):
             said += harness.read_more(self.running[0].stderr.fileno(), patience, said).decode()
         self.running[1].send_signal(signal.SIGCONT)
 

@@ -14,7 +14,8 @@ import tap
 from harness import Service, until
 
 TOOLS = harness.BUILD / 'test' / 'e2e'
-SAMPLES, BATCH, EPOCHS = 1203, 8, 3     # so the last step of an epoch has three samples
+# with these numbers, the last step of an epoch has three samples
+SAMPLES, BATCH, EPOCHS = 1203, 8, 3
 ENDS_S = 60
 LEAVES = 60 if os.environ.get('GRADPOOL_TEST_LONG') else 5
 
@@ -88,8 +89,9 @@ class Steps(unittest.TestCase):
         return used
 
     def end_all(self, log, steps):
-        """Kills all workers at once when one worker has trained some steps. All are stopped before:
-        otherwise the others might lose a rank, and repeat a step that this rank has written."""
+        """Kills all workers at once when one worker has trained some steps. All workers are stopped
+        first. Otherwise the survivors might lose a rank, and repeat a step that this rank has
+        written."""
         until(lambda: log.exists() and log.read_text().count('step ') > steps,
               'steps of a late worker', process=self.service.serve)
         alive = [process for process in self.running.values() if process.poll() is None]
@@ -112,7 +114,8 @@ class Steps(unittest.TestCase):
         self.assertEqual(set(used.values()), {1})
 
     def check_ranks(self, *expected):
-        """Checks which ranks have shares, one after the other: each set for some steps."""
+        """Checks that the expected sets of ranks have shares of the steps, one set after the other,
+        each for some steps."""
         steps = sorted(self.steps().items())
         of_steps = [sorted(line[0] for line in lines if line[5]) for _, lines in steps]
         found = [present for present, _ in itertools.groupby(filter(None, of_steps))]
@@ -177,11 +180,11 @@ class Changes(Steps):
         print(f'# {len(early)} of {LEAVES} leaves with an open record: {early} ms')
         self.assertGreater(len(early), LEAVES // 2)
         # A leave without the COMMIT of its last round would wait for LEAVE_STEP_NS, a second. On a
-        # busy host some leaves take as long.
+        # busy host some leaves take this time, too.
         self.assertLess(statistics.quantiles(early, n=4)[0], 1000)
 
     def test_steps_do_not_wait_for_late_workers(self):
-        how = {'samples': 200, 'epochs': 10 ** 6}   # more epochs than the test trains
+        how = {'samples': 200, 'epochs': 10 ** 6}   # number of epochs larger than the test trains
         for rank, resizes in enumerate(([(20, 3, 0)], [])):
             self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
         late = self.start(2, 'shm', 2, 3, 0, **how)

@@ -1,7 +1,7 @@
 """Changes the workers of a job while it trains. Workers are killed at random times and started
 again, and resizes change their number. Each gradient contains a number that identifies its rank:
-every result must be the sum over the ranks that it contains. All permanent ranks must have equal
-results."""
+every result must be the sum over the ranks that its first element names. All permanent ranks must
+have equal results."""
 import os
 import pathlib
 import random
@@ -26,11 +26,12 @@ SEED = tap.seed(20261122)
 WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 120000
-ANSWER_MS = 1000    # a deadline that passes, but is long enough for an answer of the service
+# deadline in ms: calls without an answer exceed it, answers of the service arrive earlier
+ANSWER_MS = 1000
 # number of elements; the last tensor has several pieces
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
 LEAVES = 60 if os.environ.get('GRADPOOL_TEST_LONG') else 20
-COMPUTES_S = 0.05  # time of a worker's round, in seconds
+COMPUTES_S = 0.05  # computing time of a worker in each round, in seconds
 
 
 class Sums:
@@ -97,9 +98,9 @@ def rank_trains(rank, workers):
 
 
 def rank_stops(rank, workers):
-    """Runs two rounds. Rank 0 stops itself in the second one, after its push. Each of the others
-    leaves when it has the result; the other one may not have read its COMMIT yet. Returns the
-    result."""
+    """Runs two rounds. Rank 0 stops itself in the second round, after its push. Each of the two
+    other ranks leaves when it has the result, although the other of these ranks may not have read
+    its COMMIT yet. Returns the result."""
     with gradpool.connect(transport='shm') as client, \
             client.join('job', rank, workers, on_worker_loss='continue') as job:
         tensor, result = job.declare('w', 4), numpy.zeros(4, numpy.float32)
@@ -114,7 +115,7 @@ def rank_stops(rank, workers):
 
 def rank_leaves_early(rank, workers):
     """Runs two rounds in each of LEAVES jobs, and leaves them. The last rank leaves in the third
-    round, which the others have not pushed. Returns the times of its leaves in seconds."""
+    round, which the other ranks have not pushed. Returns the durations of its leaves in seconds."""
     folder, times = pathlib.Path(os.environ['TEST_FOLDER']), []
     with gradpool.connect(transport='tcp') as client:
         for count in range(LEAVES):
@@ -220,7 +221,8 @@ class Losses(Case):
         self.await_set(everybody)
         for _ in range(times):
             victim = self.random.randrange(2, WORKERS)
-            time.sleep(self.random.uniform(0.02, 0.4))     # at a random point of a round
+            # so that the kill happens at a random point of a round
+            time.sleep(self.random.uniform(0.02, 0.4))
             self.running[victim].kill()
             self.running.pop(victim).communicate()
             self.await_set(everybody - {victim})
@@ -355,8 +357,8 @@ class Leaves(Case):
         long = sum(time > 1 for time in times)
         print(f'# {LEAVES} leaves, {long} of them longer than a second: '
               f'median {statistics.median(times):.3f} s, at most {max(times):.3f} s')
-        # Without the COMMIT of the last round, most leaves wait for it for a second
-        # (LEAVE_STEP_NS). On a busy host some leaves take as long.
+        # If the COMMIT of the last round did not arrive, most leaves would wait for this COMMIT for
+        # a second (LEAVE_STEP_NS). On a busy host some leaves take this time, too.
         self.assertLess(long, LEAVES / 2)
 
 
@@ -386,7 +388,7 @@ class Orders(unittest.TestCase):
         self.times_out(3, '2 (has not joined)', '3 (has not left)')
         self.times_out(4, '2 (has not joined)')
         self.jobs.pop(3).leave()
-        self.jobs[2] = self.join(2)     # the missing rank may join with another worker
+        self.jobs[2] = self.join(2)     # the missing rank may join together with another worker
         self.jobs[0].resize(3, WAIT_MS)
         until(lambda: self.jobs[1].members().ranks == (0, 1, 2), 'rank 1 knows it, too')
 

@@ -47,7 +47,7 @@ class Pool(Process):
                          name, environment)
 
     def number(self):
-        """Returns the random number of its folder, as cookies have it."""
+        """Returns the random number of the pool's folder, which cookies contain."""
         lines = (self.place / 'state').read_text().splitlines()
         return next(line.split()[1] for line in lines if line.startswith('pool '))
 
@@ -64,7 +64,7 @@ class Pool(Process):
 
 
 class Scripts(unittest.TestCase):
-    """Workers without a service: their ends do not depend on the job."""
+    """Tests workers that use no service, so that their ends do not depend on a job."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -291,7 +291,7 @@ class Scripts(unittest.TestCase):
 
 
 class Jobs(Steps):
-    """Workers of a deal, which join and leave while they train."""
+    """Tests workers of a deal, which join and leave while they train."""
 
     def setUp(self):
         super().setUp()
@@ -328,7 +328,7 @@ class Jobs(Steps):
                          answer.stderr)
 
     def finish(self, pool):
-        """Lets the training end. Returns the text of the pool."""
+        """Lets the training end. Returns the output of the pool."""
         self.fast.touch()
         self.assertEqual(pool.wait(120), 0, pool.text())
         self.assertEqual(pool.carriers(), {})
@@ -445,7 +445,7 @@ class Jobs(Steps):
         pool.kill()
         second = self.pool(name='second')
         self.resize(3)
-        self.await_text(2, 'carries', second)   # the pool has seen the job
+        self.await_text(2, 'carries', second)   # at this point the pool knows the job
         harness.kill_all(second.carriers())
         for rank in range(2):
             second.wait_for(f'rank {rank}: the worker, of an earlier gradpool run, has ended; a '

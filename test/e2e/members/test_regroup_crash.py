@@ -21,13 +21,14 @@ from test_migration_crash import MortalService
 
 WORKERS, ELEMENTS = 3, 40
 STAYING = 2         # number of permanent ranks: 0 and 1
-STEPS_MAX = 400     # more than the steps of any change
+STEPS_MAX = 400     # maximum number of steps, larger than that of any change
 STRIDE = 1 if os.environ.get('GRADPOOL_TEST_LONG') else 160
 WAIT_MS = 90000
-COMPUTES_S = 0.01   # time of a worker's iteration, in seconds
+COMPUTES_S = 0.01   # computing time of a worker in each iteration, in seconds
 LINE_BYTES_MAX = 80
 RATE, MOMENTUM = 0.25, 0.5
-GRADIENTS = numpy.float32([6, 12, 24])  # gradient of each rank; their means are exact
+# gradient of each rank; the means of these gradients are exact
+GRADIENTS = numpy.float32([6, 12, 24])
 
 
 def mean_of(members):
@@ -200,7 +201,7 @@ class Crashes(unittest.TestCase):
         until(lambda: self.is_made_by(WORKERS), 'training begins', process=self.service.serve)
         deaths = [0, 0]
         for step in range(first, STEPS_MAX, STRIDE):
-            leaving = (step + 2) // 3   # a leave has a third of the steps of a join
+            leaving = (step + 2) // 3   # a leave is tested at a third as many steps as a join
             died = (self.lose(leaving, politely=step // STRIDE % 2), self.come(step, transport))
             deaths = [before + now for before, now in zip(deaths, died)]
             if not any(died):

@@ -1,6 +1,6 @@
-"""Tests jobs in which ranks that have trained together before meet new ranks, and several jobs
-of the same name, one after the other. An earlier job of a process must not change which job the
-process joins next."""
+"""Tests jobs in which ranks of a former job train together with new ranks. Also tests several
+successive jobs of the same name. An earlier job of a process must not change which job the process
+joins next."""
 import os
 import tempfile
 import unittest
@@ -72,7 +72,8 @@ def rank_has_group_after_group_in_one_store(rank, workers):
     kept, totals = [], []
     for turn in range(3):
         dist.init_process_group('gradpool', rank=rank, world_size=workers, store=store)
-        kept.append(dist.group.WORLD)       # a model may keep the group and with it the former job
+        # a model may keep a reference to the group and thereby to the former job
+        kept.append(dist.group.WORLD)
         totals.append(torch.ones(1) * (rank + turn))
         dist.all_reduce(totals[-1])
         dist.destroy_process_group()

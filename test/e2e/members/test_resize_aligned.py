@@ -28,10 +28,10 @@ WAIT_MS = 120000
 # number of elements; the last tensor has several pieces
 PLAIN = {'short': 300, 'long': 150000, 'cut': 2500000}
 RULED = {'weights': 2000, 'more': 700000}
-PACE_S = 0.003      # longest pause between two pushes; higher ranks pause longer
+PACE_S = 0.003      # longest pause in seconds between two pushes; higher ranks pause longer
 SEED = tap.seed(20261122)
-# Rank r sends 4 to the power of r. Each of these means is exact and identifies its ranks. Two
-# leaving ranks may leave between different iterations.
+# Means of the gradients of each set of ranks. Rank r sends 4 to the power of r, so each mean is
+# exact and identifies its ranks. Two ranks may leave between different iterations.
 MEANS = {sum(4.0 ** rank for rank in present) / n: present for n in range(1, MOST + 1)
          for present in itertools.combinations(range(MOST), n)}
 
@@ -96,7 +96,8 @@ def rank_trains(rank, workers):
                 (folder / 'wanted').unlink()
                 if wanted > worker.job.workers and 'ALIGNED_STANDS' in os.environ:
                     worker.job.resize(wanted, WAIT_MS)  # rank 0 pushes nothing during the resize
-                else:                                   # other ranks may be in an iteration
+                # meanwhile other ranks may be in an iteration
+                else:
                     threading.Thread(target=worker.job.resize, args=(wanted, WAIT_MS)).start()
             log.write(f'{worker.iterate(rank == 0 and (folder / "stop").exists())}\n')
             count += 1

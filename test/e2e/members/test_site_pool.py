@@ -16,7 +16,7 @@ from harness import Service, until
 from test_deal import BATCH, SAMPLES, TOOLS, Steps
 from test_pool import is_alive, sleepers
 
-EPOCHS = 26     # about 4,000 steps of 50 ms until the file `fast` exists
+EPOCHS = 26     # about 4,000 steps of 50 ms each, which the file `fast` shortens
 SITES = {'shared': 3, 'adopts': 2, 'dies': 2, 'fails': 1, 'missing': 1, 'full': 2, 'twice': 2,
          'late': 3, 'stops': 2, 'spied': 1, 'fewer': 2, 'queued': 1, socket.gethostname(): 1}
 SLEEPS = ('sh', '-c', 'exec sleep 5000')
@@ -53,7 +53,7 @@ class Relay:
 
 
 class SitePools(Steps):
-    """Pools of elastic_worker, whose jobs have the name of their site."""
+    """Tests pools of elastic_worker. Each job has the name of its site."""
     options = ','.join(f'{site}={slots}' for site, slots in SITES.items())
 
     def setUp(self):

@@ -1,5 +1,5 @@
-"""Tests a site whose slots two jobs share: a scripted pool starts real workers by the orders of the
-coordinator, also after a restart of the coordinator."""
+"""Tests a site whose slots two jobs share: a scripted pool starts real workers as the coordinator
+orders, even after a restart of the coordinator."""
 import json
 import os
 import pathlib
@@ -16,7 +16,7 @@ from script_pool import Pool
 
 WORKER = harness.BUILD / 'test' / 'e2e' / 'elastic_worker'
 SCHEMA = json.loads((pathlib.Path(__file__).parents[3] / 'svc/ops/json/schema.json').read_text())
-SAMPLES, BATCH, EPOCHS = 12000, 8, 1000000  # trains until its pool ends it
+SAMPLES, BATCH, EPOCHS = 12000, 8, 1000000  # the worker trains until its pool ends it
 
 
 class Slots(unittest.TestCase):
@@ -54,7 +54,7 @@ class Slots(unittest.TestCase):
         self.assertEqual(self.pool.over.pop('idle').code, 0)
 
     def output(self, name, *command):
-        """Returns the output of a command, which must be as the schema describes."""
+        """Returns the output of a command, and checks the output against the schema."""
         output = json.loads(self.service.ask(*command, '--json').stdout)
         jsonschema.validate(output, {'$ref': f'#/$defs/{name}', '$defs': SCHEMA['$defs']},
                             cls=jsonschema.Draft202012Validator)
@@ -64,7 +64,7 @@ class Slots(unittest.TestCase):
         return self.output('jobs', 'jobs')
 
     def begin(self):
-        """Job "idle" has a slot, so job "deal" begins with two workers."""
+        """Job "idle" has one slot, so job "deal" begins with two workers."""
         self.pool.submit('idle', 1, 1)
         self.pool.until(lambda: self.pool.ranks('idle') == [0], 'the idle job has a worker')
         self.pool.submit('deal', 1, 3)
@@ -76,7 +76,7 @@ class Slots(unittest.TestCase):
         self.assertEqual(self.jobs()['sites'][0]['held'], 3)
         self.end_idle()
         self.await_steps(2)
-        self.assertIn('carries', self.lines(2))     # the late worker has the model
+        self.assertIn('carries', self.lines(2))     # the late worker has received the model
         self.assertEqual(self.service.job('deal')['workers'], 3)
         explained = self.service.ask('explain', 'deal').stdout
         self.assertIn('site here: 3 workers of 1 to 3', explained)

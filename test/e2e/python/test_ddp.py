@@ -179,7 +179,8 @@ def rank_lends_buckets(rank, workers, are_views):
         trainer.optimizer.step()
     del attachment.job.push_items
     attachment.close()
-    gradient = trainer.net[0].weight.grad.flatten()     # read after the job has ended
+    # the gradient is read after the job has ended
+    gradient = trainer.net[0].weight.grad.flatten()
     return places, trainer.digest(), hashlib.sha256(gradient.numpy().tobytes()).hexdigest()
 
 
@@ -372,7 +373,7 @@ def rank_trains_a_gan(rank, workers):
     digests = [train(trainer) for trainer in both]
     names = sorted(name for name in attached[0].job._tensors if ' more (bucket ' not in name)
     attached[0].close()
-    digests.append(train(both[1]))      # the other attachment still uses the job
+    digests.append(train(both[1]))      # the other attachment still uses this job
     attached[1].close()
     return digests, names, attached[0].job is attached[1].job
 
@@ -402,7 +403,7 @@ def rank_names_its_models(rank, workers):
 
 
 class Case(unittest.TestCase):
-    """A test that runs each rank in a process, with its own job."""
+    """Tests in which each rank runs in a process, with its own job."""
 
     def run_ranks(self, function, workers=2, start=ranks.run_ranks, attempt='', **environment):
         with tempfile.TemporaryDirectory() as folder:

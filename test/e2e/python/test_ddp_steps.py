@@ -175,8 +175,8 @@ def rank_attaches_again(rank, workers):
 
 
 def rank_steps_with_another(rank, workers):
-    """Lets another optimizer make the only step, then the attached one. Returns the messages of
-    close()."""
+    """First another optimizer makes the only step, then the attached optimizer does. Returns the
+    messages of close()."""
     found = []
     for is_another in True, False:
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)

@@ -1,5 +1,5 @@
 """Tests gradpool run --workers-max with scripts of gradpool.elastic: the pool starts the workers,
-and Run trains with those that join and leave."""
+and Run trains while workers join and leave."""
 import os
 import signal
 import sys

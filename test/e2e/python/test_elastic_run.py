@@ -15,10 +15,11 @@ import harness
 import ranks
 from harness import until
 
-SAMPLES, BATCH, EPOCHS = 201, 8, 3      # the last step of an epoch has one sample
+# with these numbers, the last step of an epoch has one sample
+SAMPLES, BATCH, EPOCHS = 201, 8, 3
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'client/python/ELASTIC.md'
-GROWS = 10              # step after which rank 0 asks for a third worker
-THREE = 20              # steps of the third worker before rank 0 removes it
+GROWS = 10              # number of the step after which rank 0 requests a third worker
+THREE = 20              # number of steps of the third worker before rank 0 removes it
 EPOCHS_MOST = 100000    # number of epochs after which a job ends whose third worker never joins
 service = None
 

@@ -212,7 +212,8 @@ class Shared(rig.Workers):
         self.assertTrue(any('odd' in means for means in wanted.values()))
 
     def check_changes(self):
-        """Checks that each worker was called at the same steps, from its own first step on."""
+        """Checks that on_change() was called at the same steps on each worker, from the worker's
+        first step on."""
         changes = [{line['at']: line['change'] for line in self.lines(rank) if 'change' in line}
                    for rank in range(3)]
         self.assertEqual(changes[0], changes[1])

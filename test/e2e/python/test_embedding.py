@@ -119,8 +119,8 @@ def rank_trains_beside_ddp(rank, workers):
 
 
 class Bits(Case):
-    """These tests run first. After a backward() in this process, torch 2 cannot run one in its
-    forks, and ranks are forks."""
+    """These tests run first. Ranks are forks of this process, and after a backward() in this
+    process torch 2 cannot run backward() in a fork."""
 
     def check(self, workers):
         for wrong, moved in ranks.run_ranks('rank_embeds', workers):

@@ -16,7 +16,8 @@ EXAMPLES = SOURCE / 'client/python/examples'
 PAGES = ('README.md', 'client/README.md', 'client/python/README.md',
          'client/python/ELASTIC.md', 'client/python/STAGES.md', 'client/python/TABLES.md')
 PROGRAM = re.compile(r'^```(python|c)\n(.*?)^```$', re.M | re.S)
-WORKERS = 2     # unless the first line of a program has another number, as in "with 3 workers"
+# default number; the first line of a program may name another one, as in "with 3 workers"
+WORKERS = 2
 RUN_S = 120     # time limit in seconds: both workers import torch on a busy machine
 
 # Accuracy on digits that are not trained: a random guess has 0.1. Loss in nats per character: a
@@ -152,7 +153,7 @@ class Pages(unittest.TestCase):
             code, said, errors = start(sys.executable, source, workers=workers)
             self.assertEqual((code, errors), (0, ''), said)
             found = {re.search(r'^loss (\S+)$', line)[1] for lines in said for line in lines}
-            self.assertEqual(len(found), 1, said)     # the same bits on every rank
+            self.assertEqual(len(found), 1, said)     # all ranks must have the same bits
             losses[workers] = float(found.pop())
         self.assertLess(losses[1], LOSS_OF_SVRG)
         self.assertAlmostEqual(losses[3], losses[1], places=4)

@@ -213,7 +213,7 @@ def rank_goes_on_with_the_optimizer(rank, workers):
     steps += [moved(of), moved(of)]
     of.optimizer.state.clear()
     steps += [moved(of), moved(of)]
-    stays = ones_of(rank, workers, False, 'stays/')     # rank 0 also stays in the job
+    stays = ones_of(rank, workers, False, 'stays/')     # rank 0 also stays in the former job
     texts = [attach_again(of)]
     steps.append(moved(of))
     del stays

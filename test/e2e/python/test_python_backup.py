@@ -1,5 +1,5 @@
-"""Backup workers in the package gradpool, without torch, against a real service: the rule of a job,
-and ends of rounds."""
+"""Tests backup workers in the package gradpool, without torch, with a real service: the rule of a
+job, and ends of rounds."""
 import collections
 import concurrent.futures
 import errno
@@ -106,8 +106,8 @@ class Rounds(Backup):
         return max(end.number for end in ends)
 
     def test_a_rank_that_stops_in_the_middle_of_a_round_delays_no_round_for_long(self):
-        """Stops rank 2 at any point, also while the leader lane sleeps and waits for rank 2
-        alone."""
+        """Stops rank 2 at any point, even while the leader lane sleeps and waits for rank 2 alone.
+        """
         jobs, tensors, values = self.begin()
         parameters = {}     # by the number of the round
 
@@ -172,8 +172,8 @@ LONG = (5 << 20) // 4       # elements of two pieces
 
 
 class Sums(Backup):
-    """Rounds of tensors without update rules. Workers make the steps, and every worker receives
-    every mean."""
+    """Tests rounds of tensors without update rules. Workers make the steps, and every worker
+    receives every mean."""
 
     def begin_sums(self, elements=100, **options):
         jobs = self.join_all(**{'backup': 'static:2', **options})

@@ -388,8 +388,8 @@ static void no_request_is_answered_after_the_coordinator_was_away(void **state)
     serve_held_free(rows, count);
 }
 
-/* The release waits for the end of the next round. The lane expects this round after the time that
- * the last round took. */
+/* The release waits for the end of the next round. The lane expects this round to end as late as
+ * the last round's duration suggests. */
 static void a_release_that_waits_ends_with_the_lanes(void **state)
 {
     start(QUORUM_ALL);
@@ -502,7 +502,7 @@ static void workers_that_are_connected_are_not_waited_for(void **state)
     assert_int_equal(ahead_timeout_ms(&a), -1);
 }
 
-/* no worker is connected to the target */
+/* the case needs no worker on the target */
 static void workers_that_do_not_come_hold_nothing_up(void **state)
 {
     start(QUORUM_ALL);

@@ -45,7 +45,7 @@ size_t __wrap_lane_measure_pieces(const struct lane *lane, uint32_t job,
     return count;
 }
 
-static size_t counted_jobs; /* jobs of each lane with counts of `counted_ranks` ranks */
+static size_t counted_jobs; /* number of jobs of each lane with counts of `counted_ranks` ranks */
 static uint64_t counted_ranks, counted_rounds = UINT64_MAX;
 
 size_t __wrap_counts_measure(const struct lane *lane, void *ret_rows, size_t bytes);
@@ -62,7 +62,8 @@ size_t __wrap_counts_measure(const struct lane *lane, void *ret_rows, size_t byt
     return counted_jobs * row_bytes;
 }
 
-static size_t tables_here; /* tables of each lane; all but the last are of job JOB */
+static size_t
+    tables_here; /* number of tables of each lane; all tables but the last are of job JOB */
 static uint64_t table_rows_here = UINT64_MAX;
 
 size_t __wrap_table_counts_measure(const struct lane *lane, struct table_counts_row *ret_rows,

@@ -325,7 +325,7 @@ static void errors_of_peers_are_logged_once_a_second_with_a_count(void **state)
     for (int i = 0; i < 5; i++)
         log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", i);
     assert_string_equal(logged, "1:go away 0;");
-    rate.next_ns = 0; /* the limiter behaves as if a second had passed */
+    rate.next_ns = 0; /* the test sets the limiter as if a second had passed */
     log_write_rarely(&rate, LOG_LEVEL_WARN, "go away %d", 5);
     assert_string_equal(logged, "1:go away 0;1:go away 5 (and 4 more like it before);");
 }

@@ -27,7 +27,7 @@ void *__wrap_calloc(size_t count, size_t bytes)
     return fails ? NULL : __real_calloc(count, bytes);
 }
 
-/* Three consecutive numbers have the same hash. */
+/* Three consecutive numbers have equal hashes. */
 static uint32_t hash_of(uint32_t number) { return number / 3 * 2654435761u; }
 
 static struct entry *find(const struct hash_table *table, uint32_t number)

@@ -45,7 +45,7 @@ static struct virtual_result run(const struct grid *grid, const char *problem, c
     return result;
 }
 
-/* Returns whether the results are equal, except for the real time of a decision. */
+/* Returns whether the results are equal, without the real time that a decision took. */
 static bool are_equal(const struct virtual_result *a, const struct virtual_result *b)
 {
     for (int i = 0; i < GRID_TARGETS; i++)
@@ -55,8 +55,8 @@ static bool are_equal(const struct virtual_result *a, const struct virtual_resul
            a->absence == b->absence && a->loss == b->loss;
 }
 
-/* The expected number of rounds detects three mistakes: a mean over all workers instead of the set,
- * noise in another order, and a straggler that starts at another time. */
+/* The expected number of rounds detects three mistakes: a mean over all workers instead of the
+ * workers of the set, noise in another order, and a straggler that starts at another time. */
 static void runs_of_a_static_k_have_their_known_outcome(void **state)
 {
     struct grid grid;
@@ -140,8 +140,8 @@ static void every_problem_learns(void **state)
     }
 }
 
-/* Compares each gradient with the slope between two losses of the same batch. Resetting `batches`
- * draws the same batch again. */
+/* Compares each gradient with the slope between two losses of the same batch. After `batches` is
+ * reset, the same batch is drawn again. */
 static void gradients_are_slopes_of_the_loss(void **state)
 {
     struct grid grid;

@@ -1,5 +1,5 @@
-/* Tests streams of trials and their policies (`gradpool-bench explore --simulate`): draws, search,
- * fixed queues, files, and a short run of all policies. */
+/* Tests streams of trials and their policies (`gradpool-bench explore --simulate`): random draws,
+ * the search, fixed queues, files, and a short run of all policies. */
 #include "bench/explore/explore.h"
 #include "bench/explore/input/stages.h"
 
@@ -85,7 +85,8 @@ static void half_of_the_reports_of_a_rung_go_on(void **state)
     /* with fewer than four reports no trial ends */
     assert_true(trial_search_keeps(&search, 0, 0.7));
     assert_false(trial_search_keeps(&search, 0, 0.95));
-    assert_true(trial_search_keeps(&search, 0, 0.8)); /* the third smallest of five values */
+    assert_true(
+        trial_search_keeps(&search, 0, 0.8)); /* the third smallest of five values is still kept */
     assert_false(trial_search_keeps(&search, 0, 0.85));
     assert_true(trial_search_keeps(&search, 1, 5)); /* a report of another rung */
     trial_search_fini(&search);
@@ -120,7 +121,8 @@ static void a_stage_that_waited_for_five_passes_gets_free_slots_first(void **sta
     assert_int_equal(fixed_submit(&queue, 0, 4, 4), 0);
     for (int pass = 0; pass < 5; pass++) {
         assert_int_equal(fixed_submit(&queue, next++, 1, 4), 0);
-        assert_int_equal(fixed_pass(&queue, ids), 1); /* narrow jobs overtake the wide one */
+        assert_int_equal(fixed_pass(&queue, ids),
+                         1); /* jobs with few workers overtake the job with many workers */
         queue.free++;
     }
     assert_int_equal(fixed_submit(&queue, next++, 1, 4), 0);

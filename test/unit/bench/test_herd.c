@@ -14,7 +14,7 @@
 #define WORKERS 3
 #define ROUNDS 5
 
-/* Result of the second check of the worker, which checks the last round. */
+/* Result of the worker's second check, which is the check of the last round. */
 static enum { RIGHT, WRONG, UNSEEN } last_round;
 
 int model_worker_come(struct model_worker *w) { return 0; }

@@ -108,7 +108,7 @@ static void jobs_are_measured_side_by_side_as_far_as_lanes_go(void **state)
     assert_int_equal(live_group(&f->live, 0), 3);
     f->live.lanes = 7;
     assert_int_equal(live_group(&f->live, 0), 2);
-    /* a group has at least one job, even if this job needs more lanes than there are */
+    /* a group has at least one job, even if this job needs more lanes than the service has */
     assert_int_equal(live_group(&f->live, 2), 3);
 }
 

@@ -112,7 +112,8 @@ static void a_change_of_one_bit_is_detected(void **state)
     assert_int_equal(mirror_follow(&member, values, &read), 1);
 }
 
-/* A lane that has lost its moments has the right parameters, and all its moments are zero. */
+/* Simulates a lane that has lost its moments: its parameters are right, and all its moments are
+ * zero. */
 static void the_loss_of_moments_is_detected(void **state)
 {
     struct pushes read;
@@ -175,7 +176,7 @@ static void parameters_of_two_unseen_steps_are_not_found(void **state)
     assert_false(mirror_find(&late, values, GRACE_NS, &read));
 }
 
-/* the member was killed while it wrote the page */
+/* the other member was killed while it wrote the page */
 static void a_torn_page_is_not_taken(void **state)
 {
     struct pushes read;

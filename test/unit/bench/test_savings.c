@@ -1,5 +1,5 @@
 /* Tests computations of `gradpool-bench savings` without a service: intervals, arrivals, sizes of
- * tensors, parsed statuses. */
+ * tensors, parsed output of `gradpool status`. */
 #include "bench/savings/look.h"
 #include "bench/savings/plan.h"
 #include "bench/savings/statistics.h"
@@ -127,7 +127,9 @@ static void tensors_are_scaled_until_all_jobs_offer_the_load(void **state)
     for (size_t i = 0; i < 2; i++)
         offered += (double)plan_bytes(&plan, &plan.jobs[i]) * plan.workers * ns_a_byte /
                    plan.jobs[i].step_ns;
-    assert_float_equal(offered, 0.4, 0.001); /* numbers of elements are rounded to integers */
+    assert_float_equal(
+        offered, 0.4,
+        0.001); /* differs from 0.4, because numbers of elements are rounded to integers */
     plan.bytes_scale = 1e-9;
     assert_int_equal(plan_elements(&plan, &plan.jobs[0].model->tensors[0]), 1);
 }
@@ -215,7 +217,7 @@ static void lanes_that_start_and_end_between_two_reads_differ_by_number(void **s
                                                 {.lane = 3, .cpu_ns = 2000000000}}};
     static const struct look last = {.lanes_count = 3,
                                      .lanes = {{.lane = 2, .cpu_ns = 1500000000},
-                                               /* the counter has restarted at 0 */
+                                               /* the counter of this lane has restarted at 0 */
                                                {.lane = 3, .cpu_ns = 1000000000},
                                                {.lane = 4, .cpu_ns = 250000000}}};
     double most_s;

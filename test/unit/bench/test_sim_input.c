@@ -96,7 +96,7 @@ static void a_trace_gives_its_jobs_of_two_or_more_workers(void **state)
     assert_int_equal(w.jobs[0].end_ns, 25500000000);
     assert_int_equal(w.jobs[1].workers, 8);
     assert_ptr_equal(w.jobs[1].model, &known.all[0]);
-    /* end of the hour in which the last job started */
+    /* the trace ends with the hour in which the last job started */
     assert_int_equal(w.end_ns, 2 * NS_PER_HOUR);
     assert_int_equal(w.jobs[1].end_ns, w.end_ns);
     workload_fini(&w);

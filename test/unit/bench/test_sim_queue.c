@@ -1,5 +1,5 @@
-/* Tests the simulation of shared lanes against results computed by hand: closed forms, rounds that
- * never overlap, turns by chunk. */
+/* Tests the simulation of shared lanes against results computed by hand: formulas, rounds that
+ * never overlap, and lanes that serve chunks of several jobs alternately. */
 #include "bench/sim/lanes/queue.h"
 
 #include <math.h>
@@ -105,7 +105,7 @@ static void a_round_takes_as_long_as_its_slowest_worker(void **state)
     assert_near(many_ns / 10000, (101 + 14.24) * MS, 0.3 * MS);
 }
 
-/* pieces are ready after 30, 50 and 50 ms */
+/* pieces are ready after 30, 50 and 50 ms of each round */
 static void each_lane_reports_the_end_of_a_round(void **state)
 {
     const struct queue_piece pieces[] = {{0, 0.5, 0, 5 * MS}, {0, 1, 0, 3 * MS}, {2, 1, 0, 4 * MS}};

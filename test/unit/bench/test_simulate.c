@@ -66,8 +66,8 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
     assert_int_equal(r.refused, 0);
 }
 
-/* One lane is enough. A round is 4.7 % longer than on two lanes, because the lane also does the
- * half that a second lane would do. */
+/* One lane is enough. A round on one lane is 4.7 % longer than on two lanes, because this lane also
+ * does the work that the second lane would do. */
 static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -81,14 +81,15 @@ static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **stat
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    /* After half a minute of low load the simulation tries one lane for 50 rounds. One lane is too
-     * slow. */
+    /* after half a minute of low load the simulation tries one lane for 50 rounds, and one lane is
+     * too slow */
     assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 50 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
                 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);
 }
 
-/* The lanes serve ten and six of sixteen pieces. The limit would allow twelve and four (P15). */
+/* Of sixteen pieces one lane gets ten, the other lane six. The loss limit would also allow twelve
+ * and four (P15). */
 static void a_job_without_room_on_one_lane_gets_two(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -184,8 +185,9 @@ static void six_drawn_hours_have_their_golden_results(void **state)
     assert_near(a.allocated, 118.32, 0.2);
     assert_near(a.loss_mean, 0.0193, 0.002);
     assert_true(a.fluid < a.allocated && a.allocated < a.dedicated);
-    assert_true(a.within_limit > 0.8);    /* a round of lstm_lm is short compared with a piece */
-    assert_true(a.predicted_near > 0.65); /* for the same reason: the short rounds of lstm_lm */
+    assert_true(a.within_limit >
+                0.8); /* false for jobs of lstm_lm, whose rounds are short compared with a piece */
+    assert_true(a.predicted_near > 0.65); /* lower than 1, because rounds of lstm_lm are short */
     assert_true(fabs(a.loss_predicted - a.loss_mean) < fabs(a.loss_counted - a.loss_mean));
     workload_fini(&workload);
     models_fini(&models);

@@ -18,7 +18,7 @@ static void a_slow_lane_sleeps_in_proportion_to_its_work(void **state)
     slowing_owe(&s, 1 << 20);
     assert_int_equal(s.debt_ns, 0);
     numbers.ns_per_kib[1] = 1000;
-    slowing_owe(&s, 10 << 10); /* 10 us are too short for a sleep */
+    slowing_owe(&s, 10 << 10); /* a time of 10 us is too short for a sleep */
     slowing_pay(&s);
     assert_int_equal(s.debt_ns, 10000);
     slowing_owe(&s, 2 << 20);

@@ -199,7 +199,7 @@ static void bytes_that_are_no_message_are_refused(void **state)
 {
     expect_nonsense("\x03\0\0\0\xff\xff\xff", 7,
                     "got 3 bytes of another format (first bytes ff ff ff)");
-    /* the length field of the body exceeds the frame */
+    /* the length of the body exceeds the frame */
     expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes of another format");
 }
 
@@ -379,7 +379,7 @@ static void a_peer_that_reads_nothing_is_not_silent_and_its_connection_does_not_
     channel_watch_host(pair.channel, 1);
     while (!(channel_events(pair.channel) & EPOLLOUT))
         assert_int_equal(channel_send(pair.channel, failure_init(&f, 1, -1, text)), 0);
-    sleep_ms(1000); /* until bytes in transit have arrived */
+    sleep_ms(1000); /* waits until bytes in transit have arrived */
     assert_true(longest_silence_ns(pair.channel) < 1500 * NS_PER_MS);
     assert_int_equal(channel_receive(pair.channel, &message), -EAGAIN);
     pair_close(&pair);

@@ -142,7 +142,7 @@ static void a_call_without_an_answer_ends_by_its_deadline(void **state)
         -ETIMEDOUT);
     assert_true(clock_now_ns() - before_ns >= 50 * NS_PER_MS);
     expect_text(err.text, "is connected, but has not answered within the deadline");
-    /* the next call must not accept the late answer of the abandoned one */
+    /* the next call must not accept the late answer to the abandoned request */
     put_done(pair.peer, 1);
     put_done(pair.peer, 2);
     assert_int_equal(
@@ -180,7 +180,8 @@ static void only_requests_need_an_answer(void **state)
         int body;
         bool is_request;
     } cases[] = {
-        {GRADPOOL__WIRE__ENVELOPE__BODY__NOT_SET, true}, /* a message of a later version */
+        {GRADPOOL__WIRE__ENVELOPE__BODY__NOT_SET,
+         true}, /* a message kind that a later version of gradpool sends */
         {GRADPOOL__WIRE__ENVELOPE__BODY_HELLO, true},
         {GRADPOOL__WIRE__ENVELOPE__BODY_STATS_REQUEST, true},
         {GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE, false},

@@ -243,7 +243,7 @@ static void a_child_that_closes_and_exits_sends_nothing_to_the_peer(void **state
 
 /* --- no proof -------------------------------------------------------------------------------- */
 
-/* Runs until both ends have reported the end of the connection. */
+/* Runs both ends until each has reported the end of the connection. */
 static void expect_refused(const struct key *key, const char *server_says)
 {
     struct wire w = wire_open(key);
@@ -359,7 +359,7 @@ static void a_sealed_byte_changed_on_the_way_ends_the_connection(void **state)
         bytes[at] ^= 1;
         put(w.server_end, bytes, (size_t)got);
         int r = channel_receive(w.server, &message);
-        /* with a changed length, the server may also wait for bytes that never arrive */
+        /* if a length has changed, the server may also wait for bytes that never arrive */
         assert_true(r == -EBADMSG || ((at == 3 || at == 4) && r == -EAGAIN));
         wire_close(&w);
     }

@@ -1,4 +1,5 @@
-/* Tests computations of gradpool doctor: CPU time granted by cgroups, matching versions. */
+/* Tests computations of gradpool doctor: CPU time granted by cgroups, and whether versions
+ * match. */
 #include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 
@@ -115,7 +116,7 @@ static void the_group_with_the_least_memory_left_counts(void **state)
     write_file("/sys/fs/cgroup/a/memory.max", "1000\n");
     write_file("/sys/fs/cgroup/a/memory.current", "400\n");
     write_file("/sys/fs/cgroup/a/memory.stat", "anon 100\nfile 300\nkernel 0\nshmem 200\n");
-    assert_memory(1000, 700); /* 100 of the 300 used for files can be reclaimed */
+    assert_memory(1000, 700); /* 100 of the 300 bytes used for files can be reclaimed */
     write_file("/sys/fs/cgroup/a/b/memory.max", "900\n");
     write_file("/sys/fs/cgroup/a/b/memory.current", "100\n");
     assert_memory(1000, 700);

@@ -1,5 +1,5 @@
-/* Tests options of `serve` and `aggregator`: four sources, the configuration file, the page of
- * options. */
+/* Tests options of `serve` and `aggregator`: their four sources, the configuration file, and the
+ * help page of options. */
 #include "svc/cli/cli.h"
 #include "svc/cli/options/config.h"
 #include "svc/cli/options/layers.h"

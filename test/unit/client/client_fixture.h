@@ -10,14 +10,14 @@
 #include <stdint.h>
 
 #define WORKERS 2
-#define WAIT_MS 60000 /* in ms; only a call that hangs takes this long */
+#define WAIT_MS 60000 /* deadline in ms; only a call that hangs takes this long */
 #define SHORT_MS 50
 
 extern struct service_rig rig;
 extern gp_client *clients[WORKERS];
 extern gp_job *jobs[WORKERS];
 
-/* For cmocka: starts the service and both workers, or the service alone. */
+/* For cmocka: functions that start the service and both workers, or only the service. */
 int fixture_start(void **state);
 int fixture_start_alone(void **state);
 int fixture_stop(void **state);

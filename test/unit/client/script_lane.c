@@ -139,7 +139,7 @@ static float element(struct script_lane *lane, struct script_piece *p, size_t i)
     return ready->operation == RECORD_MEAN ? sum / (float)script_members(rig) : sum;
 }
 
-/* Sums 64-bit integers, as in step records. */
+/* Returns the sum of 64-bit integers, which step records contain. */
 static uint64_t word(struct script_lane *lane, struct script_piece *p, size_t i)
 {
     uint64_t total = 0;
@@ -148,8 +148,8 @@ static uint64_t word(struct script_lane *lane, struct script_piece *p, size_t i)
     return total;
 }
 
-/* Copies the result of a rank that has the result to all other ranks. If no rank has the result,
- * sums the inputs. */
+/* If a rank has the result, copies the result from this rank to all other ranks. Otherwise sums the
+ * inputs. */
 static void sum(struct script_lane *lane, struct script_piece *p)
 {
     uint32_t workers = SCRIPT_WORKERS_MAX, holder = workers;
@@ -220,8 +220,8 @@ void script_lane_recover(struct service_rig *rig, struct script_piece *p)
     memset(p->said, 0, sizeof p->said);
 }
 
-/* Another rank has reported the last round as committed (W5). Sends COMMIT to each rank that has
- * announced this round. */
+/* Sends COMMIT for the last round to each rank that has announced this round, because another rank
+ * has reported the round as committed (W5). */
 static void catch_up(struct script_lane *lane, struct script_piece *p)
 {
     for (uint32_t rank = 0; rank < SCRIPT_WORKERS_MAX; rank++) {
@@ -247,8 +247,8 @@ static void end_recovery(struct script_worker *w, struct script_piece *p)
         script_lane_welcome(w->lane->rig, p);
 }
 
-/* Collects the standings of all ranks: each rank reports its last round to the new lane. A fast
- * rank may send more messages before the last standing arrives. */
+/* Collects the standings of all ranks (a standing is a rank's report of its last round to the new
+ * lane). A fast rank may send more messages before the last standing arrives. */
 static void recover(struct script_worker *w, struct script_piece *p, const struct record_ready *r)
 {
     const struct record_ready *before = &p->said[w->rank][(r->round - 1) & 1];
@@ -269,7 +269,7 @@ void script_lane_welcome(struct service_rig *rig, struct script_piece *p)
     }
 }
 
-/* Handles a late worker, which only reports that it enters. */
+/* Handles a late worker, which only reports that it will take part in rounds. */
 static void enter(struct script_worker *w, struct script_piece *p, const struct record_ready *ready)
 {
     p->entering |= 1u << w->rank;
@@ -298,8 +298,8 @@ static void hear_ready(struct script_worker *w, const struct record_ready *ready
     struct record_ready *said = &p->said[w->rank][ready->round & 1];
     *said = *ready;
     if (ready->standing == RECORD_KEEPS) {
-        said->standing = RECORD_HOLDS; /* the rank stores an earlier result; its next record has its
-                                        * standing */
+        said->standing = RECORD_HOLDS; /* the rank has stored an earlier result; its next record
+                                        * contains its standing */
         return;
     }
     if (p->is_recovering)

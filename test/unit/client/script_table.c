@@ -1,4 +1,5 @@
-/* The tables of service_rig.h: routes of the coordinator, and answers of the lanes. */
+/* Scripted answers about tables for service_rig.h: routes from the coordinator, and answers of the
+ * lanes. */
 #include "svc/wire/mixed_key.h"
 #include "test/unit/client/service_rig.h"
 
@@ -164,7 +165,7 @@ void script_table_say_error(struct service_rig *rig, uint32_t record, int code, 
     script_lane_say_error(rig, r->lane, r->rank, r->rows.word, code, text);
 }
 
-/* Names the ranks that have not reached the clock of the query. */
+/* Answers a query with the ranks that have not reached the clock of the query. */
 static void answer_table_query(struct script_worker *w, const struct record_query *query)
 {
     struct service_rig *rig = w->lane->rig;

@@ -130,7 +130,7 @@ static struct script_tensor *tensor_of(struct service_rig *rig,
     return t;
 }
 
-/* A route and its arrays. They are valid as long as the caller's frame. */
+/* A route and its arrays. The caller's stack frame owns this memory. */
 struct route_memory {
     Gradpool__Wire__TensorRoute route;
     uint64_t ranks[RECORD_MISSING_WORDS];
@@ -389,7 +389,7 @@ void script_wait(struct service_rig *rig)
     eventfd_write(rig->wake_fd, 1);
     if (pthread_cond_timedwait(&rig->changed, &rig->lock, &until) == 0)
         return;
-    pthread_mutex_unlock(&rig->lock); /* otherwise the teardown would wait forever */
+    pthread_mutex_unlock(&rig->lock); /* without this unlock the teardown would wait forever */
     fail_msg("what the test waits for has not happened");
 }
 

@@ -43,7 +43,7 @@ struct script_piece {
     uint64_t round; /* open round */
     bool is_summed; /* results are sent, but the commit is delayed */
     bool is_recovering;
-    uint32_t spoken;   /* bit set of ranks with a standing */
+    uint32_t spoken;   /* bit set of ranks that have reported a standing */
     uint32_t entering; /* bit set of ranks that wait for the number of their first round */
     uint32_t entering_word[SCRIPT_WORKERS_MAX]; /* word of the answer to each entering rank */
     struct record_ready said[SCRIPT_WORKERS_MAX][2];
@@ -56,7 +56,7 @@ struct script_tensor {
     uint32_t first_piece, pieces, undeclared;
 };
 
-/* Announcements to the lanes, in order of arrival. */
+/* An announcement that the lanes have received. The list is in order of arrival. */
 struct script_heard {
     uint32_t lane, rank;
     struct record_ready ready;
@@ -73,7 +73,7 @@ struct script_table {
     double pushed;        /* sum of key x first value of its gradient, over all pushes */
 };
 
-/* A record about tables, in order of arrival. */
+/* A record about tables that the lanes have received. The list is in order of arrival. */
 struct script_table_record {
     uint32_t lane, rank;
     bool is_open; /* ROWS without an answer */
@@ -93,7 +93,8 @@ struct script_tables {
     struct script_table_record records[SCRIPT_TABLE_RECORDS_MAX];
     uint32_t records_count;
     uint64_t ended[SCRIPT_LANES_MAX][SCRIPT_WORKERS_MAX]; /* last ended clock of each rank */
-    /* settings: lanes answer no request; number of the first lane with shards; number of lanes */
+    /* settings: whether lanes answer no request; number of the first lane with shards; number of
+     * lanes */
     bool holds_answers;
     uint32_t first_lane, lanes;
 };
@@ -103,9 +104,9 @@ struct service_rig {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int wake_fd, listen_fd;
-    /* text about late ranks; NULL: like a coordinator that does not know the request */
+    /* text about late ranks; NULL: act like a coordinator that does not know this request */
     const char *late_text;
-    uint64_t late_ranks[1]; /* ranks named in the last request for this text */
+    uint64_t late_ranks[1]; /* ranks named in the last request for the text about late ranks */
     const char *host;       /* host on which the coordinator listens */
     uint16_t port;
     bool is_stopping;
@@ -121,13 +122,14 @@ struct service_rig {
     struct script_tensor tensors[SCRIPT_PIECES_MAX];
     uint32_t pieces_count, tensors_count;
     struct script_heard heard[SCRIPT_LOG_MAX];
-    /* BackupSpec of the last join: rule, k, least, absence, lag, gradients, rate; 0: no spec */
+    /* fields of the BackupSpec of the last join: rule, k, least, absence, lag, gradients, rate; 0:
+     * no spec */
     uint32_t backup[7];
     uint32_t heard_count, leaves, lane_leaves, resumed, tickets, refused;
     uint32_t settled_count; /* number of tensors in the last leave */
     uint64_t settled_round; /* last round of the first tensor in the last leave */
     uint64_t tickets_seen;
-    /* rounds of the received CHOSEN messages, one byte each */
+    /* rounds named by the CHOSEN messages that the lanes received, one byte for each round */
     uint64_t chosen_heard[SCRIPT_LANES_MAX];
     /* settings of the rig's behaviour */
     uint32_t pieces_per_tensor; /* distributed over lanes_used */
@@ -136,24 +138,25 @@ struct service_rig {
     bool holds_results, holds_commits, is_silent, ignores_declares;
     bool releases;            /* lanes release moving pieces, and continue to run */
     bool is_mute;             /* pieces move, but workers receive no message */
-    uint32_t withheld;        /* bit set of ranks that receive neither result nor word */
+    uint32_t withheld;        /* bit set of ranks to which lanes send neither result nor word */
     uint32_t held_lanes;      /* bit set of lanes that delay results */
-    uint64_t members;         /* bit set of ranks in a round; 0: all workers */
+    uint64_t members;         /* bit set of ranks that take part in a round; 0: all workers */
     uint32_t workers_max;     /* maximum number of workers of the job; 0: `workers` */
     uint32_t resizes, wanted; /* number of resize requests, and the size in the last one */
     bool ignores_resizes, holds_entries;
-    uint32_t entries;          /* number of requests of late workers to enter */
-    int held[SCRIPT_HELD_MAX]; /* states of holds reported by ranks, with number and reason */
+    uint32_t entries; /* number of requests of late workers to enter */
+    /* states of holds that ranks have reported, with number and reason */
+    int held[SCRIPT_HELD_MAX];
     uint64_t held_of[SCRIPT_HELD_MAX];
     int held_code;
     char held_why[256];
     uint32_t held_count;
-    bool saving_is_late; /* refuse a rank's report that it saves, with "too late" (L33) */
+    bool saving_is_late; /* the rig refuses a rank's report that it saves, with "too late" (L33) */
     int resize_failure;
     const char *resize_text;
     uint32_t refusals;      /* number of ticket requests that will be refused */
-    uint32_t astray;        /* number of tickets that will have a wrong address */
-    const char *astray_ofi; /* network address in these tickets; NULL: none */
+    uint32_t astray;        /* number of tickets that will contain a wrong address */
+    const char *astray_ofi; /* network address in these wrong tickets; NULL: none */
     int ticket_failure;     /* error of each request for a ticket; 0: none */
     uint32_t not_now;       /* number of ticket requests that are refused with EAGAIN */
     const char *stale_text; /* text for a resuming rank that is no longer in the job */
@@ -179,9 +182,11 @@ void script_kill_lane(struct service_rig *rig, uint32_t lane);
 /* Moves all pieces of a lane to another lane, and informs the workers. The new lane recovers the
  * pieces (W5). */
 void script_move(struct service_rig *rig, uint32_t from, uint32_t to);
-/* Starts the next epoch of the pieces on the same lane, with these ranks (L20). */
+/* Starts the next epoch of the pieces on the same lane, with these ranks as members of its rounds
+ * (L20). */
 void script_regroup(struct service_rig *rig, uint64_t ranks);
-/* Sends a membership. Its field `ranks` has `bytes` bytes; 0: the right number. */
+/* Sends a membership. Its field `ranks` has `bytes` bytes; 0: the length that fits the number of
+ * ranks. */
 void script_tell_members(struct service_rig *rig, uint32_t version, uint32_t wanted, uint64_t ranks,
                          size_t bytes);
 /* Sends the current routes, as after a resume. */
@@ -207,7 +212,7 @@ void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t ran
                             uint64_t ranks);
 void script_lane_say_closed(struct service_rig *rig, uint32_t lane, uint32_t rank, uint32_t word,
                             uint64_t round);
-/* Sends bytes that are no record. */
+/* Sends bytes that form no valid record. */
 void script_lane_babble(struct service_rig *rig, uint32_t lane, uint32_t rank);
 void script_lane_give_ticket(struct service_rig *rig, uint32_t lane, uint32_t rank);
 

@@ -38,7 +38,7 @@ void declare_tables(uint32_t lanes)
         ok(gp_table_declare(jobs[rank], &usual, &t[rank]));
 }
 
-/* Every third key is a repetition. */
+/* Fills `keys`; every third key is a repetition. */
 static void fill_keys(void)
 {
     for (uint32_t i = 0; i < KEYS; i++) {

@@ -14,7 +14,7 @@ extern float rows[KEYS][DIM], gradients[KEYS][DIM];
 extern const gp_table_spec usual;
 extern const gp_row_settings rate;
 
-/* Shards of tables that are declared from now on are on these lanes. */
+/* Places the shards of tables that are declared from now on, on these lanes. */
 void use_lanes(uint32_t first, uint32_t count);
 /* `holds` true: the lanes delay all answers. `holds` false: the lanes answer at once. */
 void hold_answers(bool holds);

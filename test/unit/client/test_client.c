@@ -1,5 +1,5 @@
-/* The client against a scripted service: rounds, groups, waiting. Rules in
- * client/lib/README.md (L1, ...) and svc/wire/README.md (W1, ...). */
+/* Tests the client with a scripted service: rounds, groups of tensors, and calls that wait. Rules
+ * in client/lib/README.md (L1, ...) and svc/wire/README.md (W1, ...). */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #define ELEMENTS 1000
 #define BIG 100000 /* number of elements; a copy of this length is made without the lock */
 
-/* Both workers push `gradient` to `result` and wait. */
+/* Both workers push `gradient`, get the sum in `result`, and wait. */
 static void push_both(gp_tensor **t, float **gradient, float **result, enum gp_operation operation)
 {
     gp_request *q[WORKERS];
@@ -43,7 +43,9 @@ static void a_sum_is_not_divided(void **state)
     declare("w", BIG, t);
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         fill(at[rank], BIG, rank, 1);
-    push_both(t, at, at, GP_SUM); /* in place, in the caller's memory */
+    push_both(
+        t, at, at,
+        GP_SUM); /* pushes in place: the result replaces the gradient in the caller's memory */
     check_sum(at[0], BIG, 1);
     check_sum(at[1], BIG, 1);
 }
@@ -198,7 +200,7 @@ static void check_model(uint64_t round)
     }
 }
 
-/* Rank 0 pushes the model in groups of `size`, rank 1 in one group. */
+/* Rank 0 pushes the model in groups of `size` tensors, rank 1 in one group. */
 static void push_cut(int size, uint64_t round)
 {
     gp_item items[TENSORS];

@@ -1,4 +1,4 @@
-/* Tests the limits of gradpool.h: wrong calls, variables, memory, forks. */
+/* Tests limits of gradpool.h: wrong calls, environment variables, memory, forks. */
 #include "svc/fabric/slab.h"
 #include "test/lib/kept_log.h"
 #include "test/unit/client/client_fixture.h"
@@ -336,7 +336,7 @@ static void slabs_never_hand_memory_out_twice(void **state)
     slabs_fini(&slabs);
 }
 
-/* If each call searched all areas, the program would exceed its time limit. */
+/* If each call searched all areas, this test would exceed its time limit. */
 static void two_hundred_thousand_areas_cost_no_more_each_than_a_few(void **state)
 {
     enum { AREAS = 200000 };
@@ -364,7 +364,7 @@ static void more_slabs_than_can_be_lent_are_refused(void **state)
 {
     static struct slabs slabs;
     void *memory;
-    /* each area is larger than the free rest of any slab */
+    /* each area is larger than the free remainder of any slab */
     for (int i = 0; i < FABRIC_REGIONS_MAX; i++)
         assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), 0);
     assert_int_equal(slabs_reserve(&slabs, UINT64_C(2) << 30, &memory), -ENOSPC);
@@ -489,7 +489,7 @@ static void a_child_may_read_lent_memory(void **state)
     assert_int_equal(status, 0);
 }
 
-/* A worker process ends by a signal, but its child still runs. Prints nothing. */
+/* Ends a worker process by a signal while its child still runs. Prints nothing. */
 static void die_with_a_child(int child_fd)
 {
     gp_tensor *t;

@@ -58,7 +58,8 @@ static uint32_t word_of(const struct piece *p)
     return word;
 }
 
-/* The memory is lent, so the request ends when the last piece is answered. */
+/* The gradient's memory is lent to the lanes, so the request ends only when the last piece is
+ * answered. */
 static void an_answered_piece_that_is_announced_again_is_counted_once(void **state)
 {
     float *gradient = lent(0, ELEMENTS), *result = lent(0, ELEMENTS);

@@ -83,7 +83,7 @@ static void check_input(uint32_t rank, uint64_t round, size_t elements)
     script_unlock(&rig);
 }
 
-/* number of elements; too many for two copies in staging memory (L17) */
+/* number of elements; two copies of this length do not fit into staging memory (L17) */
 enum { LONG = 20000 };
 
 static void push_long(gp_tensor *t, uint32_t rank, uint64_t round, gp_request **ret_request)
@@ -170,7 +170,7 @@ static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_reques
         ok(gp_broadcast(t[rank], values[rank], 0, &ret_requests[rank]));
 }
 
-/* Without a commit, a new owner may still need this half of the copy, so the lane must not
+/* Until the commit, a new owner may still need this half of the stored copy, so the lane must not
  * overwrite it (W17). */
 static void the_next_short_push_waits_for_the_commit_where_a_copy_is_kept(void **state)
 {
@@ -227,7 +227,7 @@ static void a_fast_worker_laps_a_slow_one(void **state)
     check_mean(result[1], ELEMENTS, 2);
 }
 
-/* Rank 0 has started round 2. It does not know whether rank 1 has the result of round 1. */
+/* Rank 0 has started round 2, and does not know whether rank 1 has the result of round 1. */
 static void a_result_that_one_rank_keeps_is_given_to_the_rest(void **state)
 {
     static float gradient[WORKERS][ELEMENTS], result[WORKERS][ELEMENTS];

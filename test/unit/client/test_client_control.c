@@ -23,14 +23,15 @@
 
 #define DESCRIPTORS_MAX 1024
 
-/* Moment of the fork. The child's exit status is its number of sockets connected to the
- * coordinator. */
+/* Moment at which the test forks. The child's exit status is the number of its sockets that are
+ * connected to the coordinator. */
 enum moment { NEVER, BEFORE_CONNECT, BEFORE_CHANNEL };
 static atomic_int moment, forks, inherited;
 /* Address of POOL in the resolver. NULL: the resolver never answers. */
 #define POOL "pool.example"
 static const char *_Atomic answer;
-static atomic_int lookups; /* number of lookups of host names, without numeric addresses */
+static atomic_int
+    lookups; /* number of lookups of host names; lookups of numeric addresses do not count */
 static uint16_t port;
 
 static bool leads_to_coordinator(int fd)

@@ -1,5 +1,5 @@
-/* Tests a late worker in a job with step records (L99): it declares and connects to its lanes, and
- * sends no record before the route of its entry. */
+/* Tests a late worker in a job with step records (L99): the worker declares its tensors and
+ * connects to their lanes, and sends no record before it has received the route for its entry. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@
 #define LATE 2
 #define FOUNDERS 3u /* bit set of ranks 0 and 1 */
 #define ALL 7u
-/* in ms; a deadline that will pass, but long enough for an answer of the service */
+/* deadline in ms: calls without an answer exceed it, answers of the service arrive earlier */
 #define ANSWER_MS 500
 
 static gp_tensor *t[WORKERS], *late_tensor;

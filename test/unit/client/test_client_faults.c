@@ -306,7 +306,7 @@ static void idle_pieces_send_their_last_round_to_the_new_lane(void **state)
     declare("never", ELEMENTS, never);
     run_round(t, 1);
     run_round(t, 2);
-    /* the barrier polls and receives the last COMMIT */
+    /* in this call the barrier polls the fabric and receives the last COMMIT */
     UNTIL_TIMED_OUT(gp_barrier(jobs[0], 300), "no push from rank 1")
     ok(gp_barrier(jobs[1], WAIT_MS));
     script_lock(&rig);
@@ -439,8 +439,8 @@ static void words_of_a_former_route_name_nothing_on_the_new_one(void **state)
     run_round(t, 3);
 }
 
-/* An idle worker reports its last round to the new lane. This report may name an old route, and
- * must not affect other workers. */
+/* An idle worker reports its last round to the new lane. If the report names an old route, it must
+ * not affect other workers. */
 static void a_standing_that_comes_too_late_does_not_end_the_job(void **state)
 {
     declare("w", ELEMENTS, t);

@@ -225,13 +225,13 @@ static void a_tensor_set_after_an_iteration_waits(void **state)
     expect_state(1, STATE(ENDED));
     wait_heard(WORKERS * done + TENSORS);
     assert_int_equal(announced_by_rank_0(), done);
-    hold(2, ROUNDS); /* a new hold at the same end replaces the first one */
+    hold(2, ROUNDS); /* a new hold with the same end replaces the first hold */
     expect_state(2, STATE(ENDED));
     assert_int_equal(announced_by_rank_0(), done);
     let_go(2);
     wait_all(TENSORS);
     hold(3, ROUNDS);
-    expect_state(3, STATE(RESTS)); /* this report says that no end of an iteration is known */
+    expect_state(3, STATE(RESTS)); /* in this report the rank has observed no end of an iteration */
     let_go(3);
 }
 
@@ -258,7 +258,7 @@ static void an_idle_rank_without_an_observed_end_counts_as_held(void **state)
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
-    /* the second push of a tensor shows that the iteration has ended */
+    /* a second push of the same tensor shows that the iteration has ended */
     expect_state(2, STATE(ENDED));
     let_go(2);
     wait_all(1);
@@ -322,7 +322,7 @@ static void update_both(gp_tensor *const *w)
         ok(gp_wait(requests[rank], WAIT_MS));
 }
 
-/* Declares two tensors with a rule, and sets their parameters. */
+/* Declares two tensors with an update rule, and sets their parameters. */
 static void declare_parameters(gp_tensor *(*ret_tensors)[WORKERS])
 {
     static float values[WORKERS][ELEMENTS];
@@ -394,7 +394,7 @@ static void the_end_of_another_hold_is_passed_over(void **state)
     expect_state(1, STATE(RESTS));
     push_in_vain(1);
     let_go(2);
-    hold(3, ROUNDS); /* a new hold in the started iteration replaces the first one */
+    hold(3, ROUNDS); /* a new hold in the started iteration replaces the first hold */
     run(1);
     wait_all(1);
     expect_state(3, STATE(RESTS));
@@ -539,7 +539,7 @@ static void a_step_ends_when_the_next_one_begins(void **state)
     hold(1, ROUNDS);
     await_heard();
     run(0);
-    broadcast_both(1); /* broadcasts are not held within a step */
+    broadcast_both(1); /* within a step, broadcasts are not delayed by a hold */
     wait_both(1);
     assert_int_equal(gp_step_begin(jobs[0], WAIT_MS, &step), 0);
     expect_state(1, STATE(ENDED));

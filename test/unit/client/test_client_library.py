@@ -25,7 +25,7 @@ def text_of(headers):
 
 
 def declared(headers):
-    """Returns the functions marked as exported."""
+    """Returns the functions of the headers that are marked as exported."""
     return set(re.findall(r'^GP_API [^;(]*?(gp_\w+)\(', text_of(headers), re.M))
 
 

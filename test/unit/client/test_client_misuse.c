@@ -1,5 +1,6 @@
-/* Tests wrong calls of gradpool.h: no place for a result, a handle of another job, operations that
- * a tensor or a job does not offer. Each is refused with a text of its own. */
+/* Tests wrong calls of gradpool.h: without memory for a result, with a handle of another job, with
+ * operations that a tensor or a job does not offer. Each call is refused with its own error
+ * text. */
 #include "test/lib/kept_log.h"
 #include "test/unit/client/client_fixture.h"
 

@@ -95,7 +95,7 @@ static void a_lost_lane_is_left_before_the_next_lane_gets_a_record(void **state)
     script_unlock(&rig);
 }
 
-/* The worker is informed only of the pieces' current lane (K20). */
+/* The coordinator informs the worker only of the current lanes of the pieces (K20). */
 static void a_worker_that_missed_a_loss_before_a_move_leaves_the_lost_lane(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -118,8 +118,8 @@ static void a_worker_that_missed_a_loss_before_a_move_leaves_the_lost_lane(void 
     expect_ends(2, before);
 }
 
-/* Waits for announcements of the round. Their number is unknown, because a rank without a commit
- * repeats its announcement. */
+/* Waits for announcements of the round. The number of announcements is unknown, because a rank
+ * without a commit repeats its announcement. */
 static void wait_announced(uint32_t lane, uint64_t round)
 {
     script_lock(&rig);
@@ -224,7 +224,8 @@ static void a_lane_without_the_job_does_not_get_its_old_ticket(void **state)
     script_unlock(&rig);
 }
 
-/* The lane may become reachable again, and the coordinator sends no route to another lane. */
+/* The client must repeat the request, because the lane may become reachable again, and the
+ * coordinator sends no route to another lane. */
 static void the_request_for_a_refused_ticket_is_repeated(void **state)
 {
     script_lock(&rig);
@@ -238,7 +239,7 @@ static void the_request_for_a_refused_ticket_is_repeated(void **state)
     script_unlock(&rig);
 }
 
-/* The coordinator sends no route to another lane. */
+/* The client must try again, because the coordinator sends no route to another lane. */
 static void a_lane_that_cannot_be_reached_is_tried_again(void **state)
 {
     script_lock(&rig);
@@ -298,7 +299,7 @@ static void a_piece_that_comes_back_before_its_old_connection_ends_is_announced_
     script_unlock(&rig);
 }
 
-/* Another tensor may be one round behind the first tensor (W13). */
+/* The new lane needs both sets, because another tensor may be one round behind (W13). */
 static void a_new_lane_gets_the_last_two_chosen_sets(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -306,14 +307,16 @@ static void a_new_lane_gets_the_last_two_chosen_sets(void **state)
     script_lock(&rig);
     for (uint64_t round = 1; round <= 3; round++)
         script_lane_say_chosen(&rig, 0, 0, round, 3);
-    script_lane_say_chosen(&rig, 0, 0, 2, 1); /* a later, different set has no effect */
+    script_lane_say_chosen(
+        &rig, 0, 0, 2,
+        1); /* a later message with a different set for the same round has no effect */
     script_unlock(&rig);
     run_round(t, 2);
     release(0, 1);
     run_round(t, 3);
     script_lock(&rig);
-    assert_true(rig.chosen_heard[0] == 0); /* lane 0 has decided the sets itself and does not need
-                                            * them */
+    assert_true(rig.chosen_heard[0] == 0); /* lane 0 has decided the sets itself, so no rank sends
+                                            * it a set */
     assert_true(rig.chosen_heard[1] == 0x0203);
     script_unlock(&rig);
 }

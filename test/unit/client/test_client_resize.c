@@ -19,8 +19,8 @@
 #define ELEMENTS 1000
 #define MOST 4
 #define PIECES 4
-#define LEAVE_STEP_NS NS_PER_S /* longest wait of a leave for commits, as in leave.c */
-/* in ms; a deadline that will pass, but long enough for an answer of the service */
+#define LEAVE_STEP_NS NS_PER_S /* longest time for which a leave waits for commits, as in leave.c */
+/* deadline in ms: calls without an answer exceed it, answers of the service arrive earlier */
 #define ANSWER_MS 500
 
 static gp_tensor *t[WORKERS];
@@ -98,7 +98,7 @@ static void the_newest_membership_counts_and_only_ranks_that_the_job_may_have(vo
     assert_int_equal(gp_job_workers(jobs[0]), 3);
     script_lock(&rig);
     script_tell_members(&rig, 4, 2, 3, 0); /* an old version of the membership has no effect */
-    /* a set of another size, sent by another version of gradpool */
+    /* a set with another number of bytes, as another version of gradpool would send */
     script_tell_members(&rig, 9, 1, 1, 8);
     script_tell_members(&rig, 5, 4, 15, 0); /* repeated, as after a restart of the coordinator */
     script_tell_members(&rig, 6, 2, 3, 0);
@@ -265,7 +265,7 @@ static uint8_t standing_of(uint32_t rank, uint32_t piece, uint32_t epoch)
 }
 
 /* Waits for the rank's first announcement of the piece in this epoch, and returns its standing.
- * Ignores a record about an earlier result that the rank has stored (L17). */
+ * Skips records that report an earlier result that the rank has stored (L17). */
 static uint8_t await_standing(uint32_t rank, uint32_t piece, uint32_t epoch)
 {
     script_lock(&rig);
@@ -412,7 +412,7 @@ static gp_tensor *join_late(void)
 {
     gp_tensor *tensor;
     script_lock(&rig);
-    script_regroup(&rig, 7); /* the late worker's declaration belongs to the new membership */
+    script_regroup(&rig, 7); /* the late worker's declaration starts this new membership */
     script_unlock(&rig);
     join(&late_client, &late, 2);
     ok(gp_tensor_declare(late, "w", GP_F32, ELEMENTS, &tensor));
@@ -524,7 +524,8 @@ static void an_open_first_round_is_not_reported(void **state)
     script_unlock(&rig);
 }
 
-/* Other ranks may lack the result of round 1, and would repeat the round without this rank. */
+/* Other ranks may lack the result of round 1. If this rank left at once, they would repeat the
+ * round without this rank. */
 static void a_rank_with_an_open_round_waits_for_the_commit_of_the_round_before(void **state)
 {
     declare("w", ELEMENTS, t);

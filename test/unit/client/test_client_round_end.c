@@ -1,4 +1,4 @@
-/* Tests time-outs of gp_round_end(). Each wait within the call has a text of its own, and the next
+/* Tests time-outs of gp_round_end(). Each wait within the call has its own error text, and the next
  * call continues the wait. Also tests requests of the call for results. */
 #include "test/unit/client/client_fixture.h"
 
@@ -155,7 +155,7 @@ static struct record_ready await_ready(uint8_t standing, uint64_t round)
     return ready;
 }
 
-/* Answers a READY of rank 1: the newest round is two rounds later. */
+/* Answers a READY of rank 1 with a newest round that is two rounds later. */
 static void name_newer(uint32_t lane, const struct record_ready *ready)
 {
     script_lock(&rig);

@@ -13,7 +13,8 @@
 
 static int handled_at_start;
 
-/* Counts the signals with a handler before cmocka sets its own. Sanitizers set more handlers. */
+/* Counts the signals that have a handler before cmocka installs its own handlers. Sanitizers
+ * install handlers, too. */
 static void count_handled(void)
 {
     static const int numbers[] = {SIGINT, SIGTERM, SIGABRT, SIGILL};

@@ -17,7 +17,8 @@
 
 #define TENSORS 6
 #define ELEMENTS 1000
-/* Compute time of a step; the scripted service stores a limited number of rounds. */
+/* Computing time of a step. Without this time the test would run more rounds than the scripted
+ * service can store. */
 #define COMPUTE_US 10000
 #define LINES_MAX 64
 #define LINE_BYTES 1024
@@ -110,7 +111,7 @@ static void a_long_wait_is_logged_repeatedly_and_its_end_is_logged(void **state)
     double first = seconds_in(line);
     assert_true(first >= 0.06);
     for (int i = 0; i < 100 && count("has waited", line) < 2; i++)
-        /* the log adds up several waits for one push */
+        /* the log counts several waits for one push as one wait */
         failed(gp_wait(q[0], 50), -ETIMEDOUT, "rank 1", NULL);
     assert_true(seconds_in(line) >= 1.9 * first);
     holds(line, "1 job 'job' rank 0 has waited for ");

@@ -74,8 +74,8 @@ static void prepare(bool is_lent)
     run_groups();
 }
 
-/* A client that logs a late round may allocate memory for the warning. In this test only a host
- * without free cores delays a round so much. */
+/* Checks that nothing was allocated. A client that logs a late round may allocate memory for the
+ * warning; in this test a round is late only on a host without free cores. */
 static void check_steady(void)
 {
     kept_log_begin();
@@ -99,7 +99,8 @@ static void nothing_is_allocated_for_lent_memory(void **state)
     check_steady();
 }
 
-/* At the end each rank has recorded all its rounds, with the time at which each copy ended. */
+/* Also checks that each rank has recorded all its rounds, with the time at which each copy
+ * ended. */
 static void nothing_is_allocated_while_a_timeline_is_recorded(void **state)
 {
     static struct trace_round rounds[16 * TENSORS];

@@ -104,7 +104,7 @@ static void two_workers_share_each_epoch(void **state)
     for (uint32_t rank = 0; rank < WORKERS; rank++) {
         pthread_join(workers[rank].thread, NULL);
         assert_int_equal(workers[rank].result, GP_TRAINED);
-        assert_int_equal(workers[rank].steps, 6); /* 4 + 4 + 2 samples, twice */
+        assert_int_equal(workers[rank].steps, 6); /* 4 + 4 + 2 samples in each of two epochs */
     }
     for (int epoch = 0; epoch < 2; epoch++)
         for (int sample = 0; sample < 10; sample++)
@@ -195,7 +195,8 @@ static void a_step_waits_for_requests_and_late_ranks(void **state)
     ok(gp_push_pull(t[1], values[1], results[1], GP_MEAN, &other));
     ok(gp_wait(request, WAIT_MS));
     ok(gp_wait(other, WAIT_MS));
-    ok(gp_step_begin(jobs[0], WAIT_MS, &step)); /* holds record 1, sends record 2 */
+    ok(gp_step_begin(jobs[0], WAIT_MS,
+                     &step)); /* this step ends with record 1, and record 2 was sent */
     ok(gp_push_pull(t[0], values[0], results[0], GP_MEAN, &request));
     ok(gp_step_begin(jobs[1], WAIT_MS, &step));
     assert_int_equal(step.number, 2);
@@ -211,7 +212,7 @@ struct beginner {
     char text[ERR_TEXT_BYTES];
 };
 
-static sem_t begun; /* posted by each thread whose call has returned */
+static sem_t begun; /* each thread posts this semaphore when its call has returned */
 
 static void *begin_second_step(void *context)
 {
@@ -223,7 +224,8 @@ static void *begin_second_step(void *context)
     return NULL;
 }
 
-/* The first of the two calls waits for record 1, which needs rank 1, so the other one returns. */
+/* The first of the two calls waits for record 1, which needs rank 1, so the second call returns
+ * first. */
 static void a_second_thread_is_refused(void **state)
 {
     gp_step step;

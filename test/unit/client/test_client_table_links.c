@@ -85,8 +85,8 @@ static uint64_t used_bytes(uint32_t rank)
     return bytes;
 }
 
-/* While the rig is locked, its lane does not detect the end of a connection, and may still use the
- * memory. */
+/* While the test holds the rig's lock, the lane does not detect the end of a connection, and may
+ * still use the memory. */
 static void memory_of_a_call_stays_lent_until_its_lane_has_closed(void **state)
 {
     gp_request *request;
@@ -184,7 +184,7 @@ static void a_leave_waits_for_pushes_of_ended_clocks(void **state)
     script_unlock(&rig);
 }
 
-/* The limit is longer than the other parts of the leave. */
+/* The limit is much longer than the rest of the leave takes. */
 static void a_leave_waits_no_longer_than_the_limit_of_the_client(void **state)
 {
     uint64_t began_ns = clock_now_ns();

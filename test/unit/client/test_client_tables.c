@@ -144,7 +144,7 @@ static void one_record_ends_the_clock_of_all_tables_of_a_lane(void **state)
     script_unlock(&rig);
 }
 
-/* While the rig is locked its lane reads nothing, so its queue becomes full. */
+/* While the test holds the rig's lock, the lane reads nothing, so its queue becomes full. */
 static void records_without_room_are_sent_later_in_order(void **state)
 {
     uint32_t clocks = 3000;
@@ -236,7 +236,7 @@ static void the_error_of_a_copied_push_comes_from_the_next_clock(void **state)
     const struct script_tables *all = wait_records(4);
     uint32_t push = 0;
     while (all->records[push].kind != RECORD_ROWS)
-        push++; /* the end of the other rank's clock may come first */
+        push++; /* the message about the end of the other rank's clock may come first */
     script_table_say_error(&rig, push, -EDOM,
                            "table 'users': rows with NaN or infinity skipped: 2");
     script_unlock(&rig);

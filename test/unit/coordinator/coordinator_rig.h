@@ -23,7 +23,7 @@
 #define RIG_ENDS_MAX 2048
 #define RIG_INBOX_MAX 256
 #define RIG_SLOTS_MAX 4
-/* memory that a lane needs for a piece, and again for each rank of the piece */
+/* memory that a lane needs for a piece, and the same amount again for each rank of the piece */
 #define RIG_COST_BYTES 500
 
 /* A connection to the coordinator. */
@@ -31,13 +31,13 @@ struct end {
     struct rig *rig;
     struct channel *channel; /* NULL: not connected */
     bool is_gone;            /* the coordinator has closed the connection */
-    /* an aggregator that answers requests automatically with Done or figures */
+    /* true: an aggregator that answers requests automatically with Done or figures */
     bool answers;
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
-    /* true: the test answers holds for this worker; false: the rig at once reports the end of an
-     * iteration */
+    /* true: the test answers holds for this worker; false: the rig reports at once that the
+     * iteration has ended */
     bool takes_holds;
     /* the following fields belong to an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
@@ -50,7 +50,7 @@ struct end {
     uint64_t round;       /* last committed round in answers; 0: RIG_ROUND */
     /* number of rounds by which the last piece of an answer lags behind `round` */
     uint64_t lag;
-    uint64_t steps;  /* in answers: steps since the parameters were set, plus one */
+    uint64_t steps;  /* value in answers: number of steps since the parameters were set, plus one */
     bool recovering; /* the lane still waits for the workers' states of pieces */
 };
 #define RIG_ROUND 7u                  /* last committed round in answers */
@@ -65,7 +65,7 @@ struct rig {
     /* grants of the coordinator for local aggregators, the latest last */
     char grants[RIG_SLOTS_MAX][64];
     uint32_t starts, stops; /* number of local aggregators started and stopped */
-    struct key node_key;    /* key of an operator, for aggregators over TCP */
+    struct key node_key;    /* key of an operator, with which aggregators connect over TCP */
     bool has_node_key;
     int processes[RIG_SLOTS_MAX];
     /* memory of the lanes' NUMA node, sent in the greeting; 0: unknown */
@@ -109,7 +109,7 @@ void end_close(struct end *e);
 int rig_spawn(struct rig *rig);
 void rig_kill(struct rig *rig, int pid);
 
-/* Sends with a new id. Returns the id. */
+/* Sends the message with a new id. Returns the id. */
 uint64_t end_send(struct end *e, envelope *message);
 /* Waits for the next message of this kind. Other messages remain queued. The caller frees the
  * message. */
@@ -119,12 +119,13 @@ void assert_failed_so(int got, const char *got_text, int code, const char *words
 void end_expect_job_failure(struct end *e, int code, const char *words);
 /* Waits for the reply to the message with that id. */
 envelope *end_expect_reply(struct end *e, uint64_t id);
-/* Sends a request, and waits for the reply. */
+/* Sends a request, waits for the reply, and returns the reply. */
 envelope *end_ask(struct end *e, envelope *request);
 /* Sends a request. Expects a Failure with this code and a text that contains `text`. */
 void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
 void end_expect_closed(struct end *e);
-/* Waits until all sent messages are handled. Checks that no message of this kind arrived. */
+/* Waits until the coordinator has handled all sent messages. Checks that no message of this kind
+ * has arrived. */
 void end_expect_none(struct end *e, int body);
 void rig_settle(struct rig *rig);
 /* Handles one event of the coordinator, and the messages received by its peers. */
@@ -137,18 +138,18 @@ void message_free(envelope *message);
 
 void join_request(envelope *e, WIRE(JoinRequest) * join, const char *job, uint32_t rank,
                   uint32_t workers);
-/* Sets the request's fields as if this process of the host had sent it. The coordinator detects the
- * process's end. */
+/* Sets the request's fields as if this process of the host had sent the request. The coordinator
+ * then detects the end of this process. */
 void join_request_of_process(WIRE(JoinRequest) * join, int pid);
 /* Returns a joined client with its session and job number. */
 struct end *rig_join(struct rig *rig, const char *job, uint32_t rank, uint32_t workers,
                      uint64_t *ret_session, uint32_t *ret_job);
-/* Sends the declaration. The caller waits for DECLARE_REPLY or FAILURE with end_expect(). */
+/* Sends a declaration. The caller waits for DECLARE_REPLY or FAILURE with end_expect(). */
 uint64_t end_declare(struct end *e, size_t count, const char *const *names,
                      const uint64_t *elements);
 uint64_t end_declare_one(struct end *e, const char *name, uint64_t elements);
 void end_undeclare(struct end *e, uint32_t tensor);
-/* Sends the request, and expects the reply. */
+/* Sends a request to leave, and expects the reply. */
 void end_leave(struct end *e);
 
 /* Returns a joined aggregator with `lanes` lanes, which answers automatically. */
@@ -161,10 +162,10 @@ struct end *rig_rejoin(struct rig *rig, const struct end *old, size_t held_count
 /* Like rig_rejoin(), with the shards of a table; NULL: none. */
 struct end *rig_rejoin_with_table(struct rig *rig, const struct end *old,
                                   const WIRE(TableHeld) * held);
-/* Sends a declare of one table with rule Adagrad and default terms. */
+/* Sends a declaration of one table with the update rule Adagrad and default terms. */
 uint64_t end_declare_table(struct end *e, const char *name, uint32_t dim, uint32_t shards);
 void end_answer(struct end *e, const envelope *request);
-/* Sends the message of an aggregator with a planned end. */
+/* Sends the goodbye of an aggregator whose end is planned. */
 void end_say_goodbye(struct end *e);
 
 #endif

@@ -8,7 +8,8 @@
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #define KEPT_ELEMENTS 100
-#define KEPT_BYTES (KEPT_ELEMENTS * 4 * (1 + 2)) /* bytes of one state with Adam's moments */
+/* size in bytes of one state with Adam's two moments */
+#define KEPT_BYTES (KEPT_ELEMENTS * 4 * (1 + 2))
 
 struct kept {
     struct rig *rig;
@@ -18,7 +19,7 @@ struct kept {
     WIRE(Piece) piece;
 };
 
-/* Joins a job with one worker. `session` 0: starts a new session. */
+/* Joins a job with one worker. If `session` is 0, starts a new session. */
 struct end *keeping_join(struct rig *rig, const char *job, enum durability durability,
                          uint64_t *session, uint32_t *job_id);
 /* Declares a tensor updated by Adam. The caller waits for the reply. */
@@ -38,12 +39,12 @@ struct kept keeping_begun(struct rig *rig);
 
 /* Waits for the HolderRequest about the piece. */
 void keeping_lane_hears(const struct kept *k, struct end *owner, uint32_t holder, bool when_known);
-/* Waits for the CopiesRequest about the piece on the owner's lane. */
+/* Waits for the CopiesRequest about the piece, which names the owner's lane. */
 void keeping_holder_hears(const struct kept *k, struct end *holder, const struct end *owner,
                           uint32_t epoch, uint32_t lost_epoch, bool begins);
 /* Waits for the PlaceRequest of the piece. Returns the aggregator with its copy. */
 uint32_t keeping_placed_with(const struct kept *k, struct end *owner);
-/* Checks that neither aggregator receives another message about copies. */
+/* Checks that neither the owner nor the holder receives another message about copies. */
 void keeping_expect_silence(struct end *owner, struct end *holder);
 /* Requests a ticket for a lane, like a replica holder. The message has no id, so the coordinator
  * answers with a COPY_TICKET. */

@@ -107,7 +107,7 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
     return detailed;
 }
 
-/* Skips requests sent before the coordinator read the last answer. */
+/* Skips requests that the coordinator sent before it read the last answer. */
 static void pass_over_requests(struct end *aggregator)
 {
     rig_settle(aggregator->rig);

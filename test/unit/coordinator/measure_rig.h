@@ -12,9 +12,9 @@
 struct trained {
     uint32_t job, lane, reference;
     uint64_t rounds, begun_ns, busy_ns;
-    uint64_t preempted_ns;           /* part of busy_ns in which another process used the core */
-    uint64_t span_ns, burst_ns;      /* durations in each round; 0: not sent */
-    uint64_t late_ns;                /* delay of all rounds together */
+    uint64_t preempted_ns;      /* time within busy_ns in which another process used the core */
+    uint64_t span_ns, burst_ns; /* times of each round, as in struct packer_timing; 0: not sent */
+    uint64_t late_ns;           /* delay of all rounds together */
     uint64_t handled_ns, stalled_ns; /* counters so far */
     uint64_t core_wait_ns;           /* total time for which the lane waited for its core */
     uint64_t first_done_ns;          /* time at which the first round ended; 0: still running */
@@ -30,7 +30,7 @@ uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size
 /* Answers the next request sent after all former answers arrived. Omits the rows of the
  * aggregator's lane `index`. Returns the digest for this lane in the request. */
 uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest);
-/* Sends a row in an answer that claims to omit the rows. */
+/* Answers with a row of a lane, although the answer says that this lane's rows are omitted. */
 void trained_answer_both(struct end *aggregator, size_t index, uint64_t digest);
 /* Answers `looks` requests for figures. Ten rounds pass between two requests. */
 void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_t period_ns,

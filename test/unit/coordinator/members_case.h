@@ -12,7 +12,7 @@ struct member {
     struct end *end;
     uint64_t session;
     uint32_t rank, job;
-    bool is_late; /* value in the answer to the member's join */
+    bool is_late; /* field `is_late` of the answer to the member's join */
 };
 
 /* Fields of a join request. Zeros: a job of `workers` fixed workers. */
@@ -20,7 +20,7 @@ struct joining {
     uint32_t rank, workers, workers_max;
     bool continues;
     bool asks_entry;
-    int pid; /* 0: a process of another host */
+    int pid; /* process id of the worker; 0: a process of another host */
 };
 /* Sends the request. The caller waits for the reply. */
 struct end *members_ask(struct rig *rig, struct joining how, uint64_t *ret_id);
@@ -30,13 +30,13 @@ void members_join_refused(struct rig *rig, struct joining how, int code, const c
 /* Resumes the session of the member over a new connection. */
 void members_resume(struct rig *rig, struct member *m, struct joining how);
 uint64_t members_declare(struct end *e, const char *name, const struct terms *terms);
-/* Waits for the answer to the declaration. Returns the tensor's number, and the ranks needed by its
- * rounds. */
+/* Waits for the answer to the declaration. Returns the tensor's number, and the ranks that each of
+ * its rounds needs. */
 uint32_t members_declared(struct end *e, uint64_t id, uint64_t *ret_ranks);
 void members_resize(struct end *e, uint32_t workers);
 
-/* The newest membership that the worker has received. members_told() removes all such messages, and
- * fails the test if there is none. */
+/* The newest membership that the worker has received. members_told() removes all messages about the
+ * membership, and fails the test if none has arrived. */
 struct told {
     uint32_t version, wanted;
     uint64_t ranks;
@@ -46,7 +46,8 @@ struct told members_told(struct end *e);
 void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank);
 /* Makes the lane report that it waits for a new connection of the rank. */
 void members_break(struct end *lane, uint32_t job, uint32_t rank);
-/* Returns the epoch of the newest routes, and removes them from the messages. 0: there are none. */
+/* Returns the epoch of the newest routes, and removes all messages with routes. 0: no routes have
+ * arrived. */
 uint32_t members_routed(struct end *e, uint32_t tensor, uint64_t *ret_ranks);
 
 /* --- the state of a lane by its messages --- */
@@ -63,8 +64,8 @@ struct shadow {
     uint64_t gone; /* all ranks that have left, according to messages to the lane */
     uint32_t regroupings, thaws;
 };
-/* Reads the aggregator's messages in order and applies them, except those that the end ignores or
- * refuses. Fails the test at a message that a lane would refuse. */
+/* Reads the aggregator's messages in order and applies them, except messages that this end is set
+ * to ignore or to refuse. Fails the test at a message that a lane would refuse. */
 void shadow_take(struct shadow *s, struct end *lane);
 /* Applies a stored message. */
 void shadow_do(struct shadow *s, const envelope *message);

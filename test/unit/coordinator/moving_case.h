@@ -7,7 +7,7 @@
 struct moving {
     struct rig *rig;
     struct end *source, *target, *worker, *asker;
-    uint64_t session, order; /* order: number of the unanswered request */
+    uint64_t session, order; /* `order` is the number of the unanswered request to move */
     uint32_t job, tensor;
     WIRE(Piece) piece;
 };

@@ -44,7 +44,8 @@ static void say_broken(const struct scene *s)
     rig_settle(s->lane->rig);
 }
 
-/* The kernel acknowledges bytes up to 40 ms after their arrival. */
+/* Waits until sent bytes are acknowledged, because the kernel may acknowledge bytes up to 40 ms
+ * after their arrival. */
 static void await_acknowledged(const struct scene *s)
 {
     const struct job *job = jobs_find_id(s->lane->rig->coordinator->service, s->job);
@@ -70,7 +71,7 @@ static void a_worker_that_lives_stays_in_its_job(void **state)
 {
     struct scene s = begin(*state);
     say_broken(&s);
-    say_broken(&s); /* reported again after each join of the aggregator */
+    say_broken(&s); /* an aggregator repeats this report after each join */
     end_expect_none(s.zero, BODY(JOB_FAILURE));
     end_expect_none(s.one, BODY(JOB_FAILURE));
 }
@@ -120,8 +121,8 @@ static void a_worker_whose_connections_were_all_reset_may_return(void **state)
     message_free(reply);
 }
 
-/* If the worker does not connect again, the coordinator assumes that it was stopped and then
- * killed. */
+/* Checks that the coordinator considers the worker dead soon: a worker that does not connect again
+ * may have been stopped and then killed. */
 static void expect_detected_soon(const struct scene *s, uint64_t began_ns)
 {
     envelope *failure = end_expect(s->zero, BODY(JOB_FAILURE));

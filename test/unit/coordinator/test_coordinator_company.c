@@ -124,8 +124,8 @@ static void jobs_use_no_more_time_than_their_lane_has(void **state)
     message_free(reply);
 }
 
-/* Simulates a window in which another process used the core, and the clock of the lane's thread
- * counted that time late. */
+/* Simulates a window in which another process used the core, and the lane's thread clock showed
+ * this only in a later window. */
 static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **state)
 {
     struct rig *rig = *state;

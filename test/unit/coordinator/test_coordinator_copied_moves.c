@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FAILURES_MOST 8 /* number of failed connections before a holder is replaced */
+/* maximum number of failed connections in a row before a holder is replaced */
+#define FAILURES_MOST 8
 
 static struct aggregator *record_of(const struct end *e)
 {
@@ -108,7 +109,7 @@ static void the_next_holder_has_the_copies_before_the_switch(void **state)
     message_free(end_expect(m.k.holder, BODY(INSTALL_REQUEST)));
     wait = take_wait(&m, m.k.holder);
     end_expect_none(m.k.worker, BODY(ROUTE_CHANGE));
-    end_expect_none(m.k.holder, BODY(COPIES_END)); /* only this copy is known to be complete */
+    end_expect_none(m.k.holder, BODY(COPIES_END)); /* no other copy is known to be complete */
     end_answer(m.k.holder, wait);
     message_free(wait);
     keeping_expect_moved(m.asker, m.order);
@@ -189,7 +190,7 @@ static void a_move_that_is_given_up_changes_no_holder(void **state)
     expect_stays(&m, "it does not want to");
     keeping_holder_hears(&m.k, m.k.owner, m.k.holder, 2, 1, true);
     expect_as_before(&m);
-    /* the lane still had this holder, and gets a message about its end */
+    /* the lane still uses this holder, and receives a message about the holder's end */
     end_say_goodbye(m.k.holder);
     keeping_lane_hears(&m.k, m.k.owner, 0, false);
     kept_log_expect("1 task stays on its lane: ");
@@ -239,7 +240,8 @@ static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
     kept_log_expect("the holder cannot connect to the lane");
 }
 
-/* If no aggregator could store its copy after the move, a task moves only because of a drain. */
+/* If after the move no aggregator could store the copy of a task, the task moves only because of a
+ * drain. */
 static void a_task_with_a_copy_does_not_move_where_no_aggregator_can_hold_one(void **state)
 {
     struct moving m = begin(*state);
@@ -354,7 +356,7 @@ static void a_job_that_ends_during_its_move_leaves_no_copy(void **state)
 {
     struct moving m = order(*state);
     end_leave(m.k.worker);
-    expect_ended(&m, m.k.owner); /* a leaving worker ends the move at once */
+    expect_ended(&m, m.k.owner); /* a worker that leaves ends the move at once */
     struct end *holders[] = {m.k.owner, m.k.holder};
     for (size_t i = 0; i < 2; i++) {
         envelope *message = end_expect(holders[i], BODY(COPIES_END));

@@ -163,8 +163,8 @@ static void a_holder_that_cannot_reach_a_lane_is_replaced(void **state)
     keeping_ask_ticket(k.holder, k.job, k.piece.lane, FAILURES_MOST);
     message_free(take_ticket(k.holder, k.job, k.piece.lane, -ESTALE));
     keeping_holder_hears(&k, third, k.owner, 1, 1, true);
-    /* A lane that waits for the first holder's copy would wait forever. The coordinator ends this
-     * wait. */
+    /* Without the coordinator's message, a lane that waits for the copy of the lost holder would
+     * wait forever. */
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     expect_answer(k.holder, k.job, k.piece.lane, -ENOENT);
 }
@@ -225,7 +225,8 @@ static void a_holder_that_refuses_copies_of_a_lane_loses_that_lane(void **state)
     message_free(message);
 }
 
-/* The coordinator's first request for the copy may have been lost. */
+/* Sends the request twice, because the coordinator's first request for the copy may have been
+ * lost. */
 static void a_holder_without_memory_for_a_copy_is_replaced(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -310,8 +311,8 @@ static void resume(struct kept *k)
     k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
 }
 
-/* Expects a message that ends all copies. With `is_kept`, the copy of the job's only piece
- * stays. */
+/* Expects a message that ends all copies. If `is_kept`, the message excludes the copy of the job's
+ * only piece. */
 static void expect_nothing_else(struct end *e, bool is_kept)
 {
     envelope *message = end_expect(e, BODY(COPIES_END));
@@ -375,8 +376,8 @@ static void a_restart_keeps_the_holder_that_came_with_a_move(void **state)
     expect_told(&k, ends[0], ends[1]);
 }
 
-/* The lane waits for the lost holder. Without a worker, the coordinator does not know the job's
- * durability. */
+/* The lane waits for the lost holder. Until a worker returns, the coordinator does not know the
+ * job's durability. */
 static void a_holder_lost_before_the_workers_return_is_replaced_when_they_return(void **state)
 {
     struct kept k = keeping_begun(*state);

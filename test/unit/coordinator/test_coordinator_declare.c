@@ -1,5 +1,5 @@
-/* Tests declarations, undeclarations and tickets: the messages to clients and lanes, and their
- * order. */
+/* Tests declarations, undeclarations and tickets: which messages clients and lanes receive, in
+ * which order. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>
@@ -214,7 +214,8 @@ static void small_pieces_of_a_lane_share_a_task_up_to_4_mib(void **state)
     uint32_t open = routes[2]->pieces[0]->task;
     WIRE(Piece) piece;
     message_free(reply);
-    end_declare_one(zero, "d", MIB / 4); /* the current task has 3 MiB, so there is room */
+    /* the current task has 3 MiB, so the new tensor fits into the task */
+    end_declare_one(zero, "d", MIB / 4);
     declared(zero, &piece);
     assert_int_equal(piece.task, open);
 }
@@ -352,7 +353,7 @@ static void expect_failure(struct end *e, uint64_t id, int code, const char *tex
     message_free(reply);
 }
 
-/* The worker gets no route to another lane, so it must get a ticket for this lane. */
+/* The worker gets no route to another lane, so the coordinator must send a ticket for this lane. */
 static void a_rank_gets_the_ticket_of_an_absent_lane_once_the_lane_returns(void **state)
 {
     envelope request;

@@ -1,4 +1,5 @@
-/* Tests displays: when they are called, their contents, and their end (K18). */
+/* Tests displays of the service's state: when the coordinator calls them, what they receive, and
+ * how they end (K18). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/coordinator_rig.h"
 
@@ -174,7 +175,7 @@ static void a_failed_start_frees_the_display(void **state)
     struct coordinator *none = NULL;
     struct err err;
     memset(&seen, 0, sizeof seen);
-    /* the first start fails before the service runs, the second one while it runs */
+    /* the first start fails before the service runs, the second start fails while it runs */
     for (unsigned i = 0; i < 2; i++) {
         struct coordinator_options options = {.state_dir = "/proc/none",
                                               .listen = i ? "gradpool://127.0.0.1:0" : "http://x",

@@ -55,7 +55,7 @@ static void a_drain_waits_for_tasks_that_move_to_the_lane(void **state)
 
 static void a_drain_ends_for_a_lane_that_is_given_back(void **state)
 {
-    enum { TASKS = 12, ELEMENTS = 1 << 20 }; /* 4 MiB each; a batch has 32 MiB */
+    enum { TASKS = 12, ELEMENTS = 1 << 20 }; /* each task has 4 MiB; a batch has 32 MiB */
     struct moving m = moving_begin(*state);
     char names[TASKS][4], text[64];
     const char *name[TASKS];
@@ -102,7 +102,7 @@ static bool has_come(const struct end *e, int body)
     return false;
 }
 
-/* Declares tensors of 4 MiB with Adam's state. Each moves separately. */
+/* Declares tensors of 4 MiB with Adam's state. Each tensor moves separately. */
 static void declare_with_state(struct moving *m, uint32_t count)
 {
     struct job *job = jobs_find_id(m->rig->coordinator->service, m->job);

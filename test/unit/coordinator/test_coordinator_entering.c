@@ -211,8 +211,8 @@ static void expect_done(struct scene *s, uint32_t rank, uint64_t id)
     message_free(reply);
 }
 
-/* Rank 2 of a job with steps leaves, returns and declares. The declare is answered without a
- * hold. */
+/* Rank 2 of a job with steps leaves, returns and declares. The coordinator answers the declaration
+ * without a hold. */
 static struct scene come_ahead(struct rig *rig)
 {
     uint64_t ranks;
@@ -298,7 +298,7 @@ static void a_restarted_coordinator_waits_for_the_request_to_enter(void **state)
     expect_done(&s, LATE, id);
 }
 
-/* The request ends with the connection, and the worker repeats it. */
+/* The request to enter ends with the connection, and the worker repeats the request. */
 static void a_late_worker_without_a_connection_does_not_enter(void **state)
 {
     struct rig *rig = *state;
@@ -340,7 +340,7 @@ static void a_hold_does_not_wait_for_another_late_worker(void **state)
     fourth.workers = WORKERS + 1;
     struct member other = members_join(*state, fourth);
     ask_to_enter(&s, LATE);
-    uint64_t hold = take_hold(&s, 1); /* rank 1 waits for the resize */
+    uint64_t hold = take_hold(&s, 1); /* rank 1 has requested a resize, which waits for this hold */
     say(&s, 1, hold, GRADPOOL__WIRE__HOLD_STATE__HOLD_ENDED);
     expect_let_go(&s, 1, hold);
     expect_served(&s, ALL);
@@ -349,8 +349,8 @@ static void a_hold_does_not_wait_for_another_late_worker(void **state)
     end_expect_none(s.workers[1].end, BODY(HOLD));
 }
 
-/* The late worker enters two tensors together: the first one, and one that other ranks declare in
- * the meantime. */
+/* The late worker enters two tensors together: the first tensor, and a tensor that other ranks
+ * declare in the meantime. */
 static void a_late_worker_enters_new_tensors_of_others_at_the_same_step(void **state)
 {
     uint64_t ranks;

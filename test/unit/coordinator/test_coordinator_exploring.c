@@ -1,5 +1,5 @@
-/* Tests that load leaves slow lanes (K46). The counters of lanes are simulated, and their moves are
- * real. */
+/* Tests that tasks are moved off slow lanes (K46). The counters of lanes are simulated, and their
+ * moves are real. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -228,7 +228,7 @@ static void no_experiment_begins_without_the_option(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
-/* An unmeasured job of two workers gets both lanes for itself. */
+/* An unmeasured job of two workers gets both lanes without other jobs. */
 static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 {
     struct rig *rig = *state;

@@ -13,9 +13,10 @@
 #define ALLOCATIONS_MAX 2000
 
 static bool in_step;
-static long countdown;   /* number of allocations until one fails; 0: none fails */
-static long failed;      /* number of the allocation that fails in this life of the coordinator */
-static struct end *lane; /* the aggregator in this life of the coordinator */
+static long countdown; /* number of allocations that succeed until one fails; 0: none fails */
+/* number of the allocation that fails during this run of the coordinator */
+static long failed;
+static struct end *lane; /* the aggregator during this run of the coordinator */
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t count, size_t bytes);
@@ -184,7 +185,7 @@ static bool live(struct rig *rig, uint32_t number)
 static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(void **state)
 {
     struct rig *rig = *state;
-    /* short, because an aggregator whose join was refused is not started again */
+    /* a short time, because an aggregator whose join was refused is not started again */
     rig->options.start_wait_ns = 20 * NS_PER_MS;
     rig_start_afresh(rig);
     rig->in_step = note_step;

@@ -106,7 +106,7 @@ static enum share_how how_of(struct rig *rig, const struct trained *t)
     return jobs_share(job, job->tensors[0]->pieces[0].lane)->how;
 }
 
-/* Two jobs on one lane each. Each job needs a small part of its lane. */
+/* Two jobs, each on one lane. Each job needs a small part of its lane. */
 struct pair {
     struct end *workers[2];
     struct trained jobs[2];
@@ -133,7 +133,8 @@ static void a_job_that_never_trains_holds_no_lane(void **state)
     struct trained two = trained_start(rig, "two", &workers[1]);
     know(job_of(rig, &one), 2 * NS_PER_MS, PERIOD_NS);
     assert_int_not_equal(one.lane, two.lane);
-    service_of(rig)->options->idle_ns = HOLD_NS; /* not earlier: "two" may start much later */
+    /* the limit starts only here, because job "two" may start much later */
+    service_of(rig)->options->idle_ns = HOLD_NS;
     assert_int_equal(job_of(rig, &two)->profile->now.period_ns, 0);
     wait_for(rig, LANE_PARKED, 1);
     assert_int_equal(lane_of(rig, &one), lane_of(rig, &two));
@@ -213,7 +214,7 @@ static void tasks_do_not_move_to_a_lane_without_memory(void **state)
 {
     struct rig *rig = *state;
     limits_init(&rig->options.limits);
-    /* A piece costs RIG_COST_BYTES, and its rank costs the same: the lane has memory for one
+    /* A piece needs RIG_COST_BYTES, and its rank needs the same amount: the lane has memory for one
      * tensor, not for two. */
     rig->options.limits.most[LIMIT_LANE_MEMORY] = 3 * RIG_COST_BYTES;
     rig_start_afresh(rig);
@@ -333,13 +334,13 @@ static void a_hold_goes_on_after_a_restart_of_the_coordinator(void **state)
     assert_in_range(hold_of(rig, &pair), 1, before_ns);
     assert_in_range(order_hold_ns(job_of(rig, &pair.jobs[1])), 1, before_ns);
     rig_crash(rig);
-    rig->options.order_hold_ns = 5 * NS_PER_S; /* a restored hold is at most as long as the new
-                                                * value of the option */
+    rig->options.order_hold_ns = 5 * NS_PER_S; /* after the restart a hold is at most as long as the
+                                                * new value of the option */
     rig_start(rig);
     assert_in_range(hold_of(rig, &pair), 1, 5 * NS_PER_S);
 }
 
-/* On a slow machine, for example, another lane would not help. */
+/* The other reason may be a slow machine: another lane would not help. */
 static void a_job_that_is_slow_for_another_reason_stays_with_a_log_line(void **state)
 {
     struct rig *rig = *state;
@@ -366,8 +367,8 @@ static void a_job_that_is_slow_for_another_reason_stays_with_a_log_line(void **s
     }
 }
 
-/* When the job started, no lane was free. Later one becomes free. The measurements on this lane are
- * simulated. */
+/* When the job started, no lane was free. Later a lane becomes free. The measurements on this lane
+ * are simulated. */
 static void a_job_never_measured_alone_gets_a_lane_and_returns(void **state)
 {
     struct rig *rig = *state;
@@ -423,7 +424,8 @@ static void jobs_of_a_lost_target_continue_on_the_lane_that_was_closing(void **s
     one_of_two_leaves(*state, false);
 }
 
-/* Room is reserved for the next aggregator. A job without a lane may use this room now. */
+/* A part of the maximum number of lanes is reserved for the next aggregator. A job without a lane
+ * may use this part now. */
 static void a_job_without_its_lane_opens_one_while_an_aggregator_joins(void **state)
 {
     struct rig *rig = *state;

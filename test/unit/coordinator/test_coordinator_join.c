@@ -79,7 +79,7 @@ static void backup_workers_are_refused_until_a_lane_serves_them(void **state)
     WIRE(JoinRequest) join;
     struct end *e = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     join_request(&request, &join, "resnet", 0, 3);
-    join.backup = &backup; /* a spec without a rule counts as none */
+    join.backup = &backup; /* a spec without a rule is treated like no spec */
     envelope *reply = end_ask(e, &request);
     assert_int_equal(reply->body_case, BODY(JOIN_REPLY));
     message_free(reply);
@@ -138,7 +138,7 @@ static void a_static_rule_is_served_and_compared_also_after_a_restart(void **sta
                    "4294967295, lag 4, gradients 1, rate fixed; rank 2 came with static, k 3");
     refused_backup(*state, 2, NULL, -EINVAL, "rank 2 came with all; give all ranks the same");
     rig_crash(*state);
-    rig_start(*state); /* since the restart no rank has sent the rule again */
+    rig_start(*state); /* since the restart no rank has sent the rule */
     refused_backup(*state, 2, NULL, -EINVAL, "by backup rule static, k 2, least 2, absence ");
     backup.k = 2;
     join_with(*state, 2, &backup);
@@ -189,7 +189,7 @@ static void a_job_name_is_free_again_when_all_ranks_have_left(void **state)
     assert_true(second != first);
 }
 
-static bool is_in_container; /* the next worker has PIDs of another namespace */
+static bool is_in_container; /* if true, the next worker has PIDs of another namespace */
 
 static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
 {
@@ -246,7 +246,7 @@ static void a_join_waits_until_the_former_job_has_ended(void **state)
     assert_int_equal(expect_joined(one, send_join(one, 1, 3)), next);
 }
 
-/* A new process joins as a rank that the former job never had. */
+/* A new process joins with a rank that the former job did not have. */
 static void a_new_rank_of_an_ending_job_waits_for_the_next_job(void **state)
 {
     struct rig *rig = *state;
@@ -322,7 +322,7 @@ static void a_lost_connection_is_resumed_with_the_session(void **state)
     message_free(reply);
 }
 
-/* The coordinator cannot detect the end of this worker's process, like that of a worker on another
+/* The coordinator cannot detect the end of this worker's process, as if the worker ran on another
  * host. */
 static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void **state)
 {
@@ -357,7 +357,8 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     struct rig *rig = *state;
     struct end *zero = rig_join(rig, "resnet", 0, 2, NULL, NULL);
     int pid = rig_spawn(rig);
-    join_as(rig, pid, 1); /* the connection stays open, as with a copy in a forked child */
+    /* the connection of the former process stays open, as with a copy in a forked child */
+    join_as(rig, pid, 1);
     rig_kill(rig, pid);
     envelope *message = end_expect(zero, BODY(JOB_FAILURE));
     assert_int_equal(message->job_failure->code, -ECONNRESET);
@@ -368,8 +369,8 @@ static void a_worker_that_dies_fails_its_job_by_name(void **state)
     rig_join(rig, "resnet", 0, 2, NULL, NULL);
 }
 
-/* On this host the worker's PID belongs to another process, whose end has nothing to do with the
- * worker. */
+/* On this host the worker's PID belongs to another process, whose end must not count as the end of
+ * the worker. */
 static void a_worker_in_a_container_is_not_taken_for_a_process_of_the_host(void **state)
 {
     struct rig *rig = *state;

@@ -131,7 +131,7 @@ static void a_holder_that_becomes_the_owner_uses_its_copy_before_another_stores_
 }
 
 /* The first holder has become the owner, but may not have read its copy yet. The coordinator must
- * not drop this copy, whichever holders follow. */
+ * not drop this copy, even if it names several other holders afterwards. */
 static void the_first_copy_serves_a_new_owner_after_any_number_of_later_copies(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -158,8 +158,8 @@ static void expect_end_of_copy(const struct kept *k, struct end *holder)
     message_free(message);
 }
 
-/* A PlaceRequest names a holder, and the new lane waits for its copy. With a former holder the lane
- * would wait forever. */
+/* A PlaceRequest names a holder, and the new lane waits for its copy. If the request named a former
+ * holder, the lane would wait forever. */
 static void a_former_holder_of_a_lost_owner_is_not_awaited(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -279,7 +279,7 @@ static void tell_figures(const struct kept *k, uint32_t copied)
     message_free(request);
 }
 
-/* Starts a case in which the holder is being replaced. The lane knows the next one. The test
+/* Starts a case in which the holder is being replaced. The lane knows the next holder. The test
  * answers requests for figures. */
 static struct end *begin_with_another(struct kept *k)
 {
@@ -300,7 +300,8 @@ static void a_former_holder_is_free_once_the_next_has_a_whole_copy(void **state)
     record_of(k.holder)->is_stopping = true;
     keeping_check_all(k.rig->coordinator->service);
     keeping_lane_hears(&k, k.owner, third->aggregator, true);
-    answer_figures(&k, before, 1); /* figures from before the lane wrote to the next holder */
+    /* figures that the lane sent before it wrote to the next holder */
+    answer_figures(&k, before, 1);
     message_free(before);
     end_expect_none(k.owner, BODY(HOLDER_REQUEST));
     tell_figures(&k, 0);
@@ -321,7 +322,7 @@ static void a_former_holder_is_free_once_no_state_can_be_lost(void **state)
     expect_end_of_copy(&k, k.holder);
 }
 
-/* The coordinator was about to replace the holder, and chooses it again. */
+/* The coordinator was about to replace the holder, and now chooses the same holder again. */
 static void a_former_holder_that_is_chosen_again_continues_with_its_copy(void **state)
 {
     struct kept k = keeping_begun(*state);

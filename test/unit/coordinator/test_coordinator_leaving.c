@@ -1,5 +1,5 @@
-/* Tests planned ends of aggregators. Their tasks move first, another aggregator starts in their
- * place, and the answer names the remaining tasks (K94). */
+/* Tests planned ends of aggregators. The tasks of such an aggregator move first, another aggregator
+ * starts in its place, and the answer names the remaining tasks (K94). */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"
@@ -24,7 +24,8 @@ static void say_ending(struct end *e, uint64_t left_ms)
     assert_int_equal(channel_send(e->channel, &message), 0);
 }
 
-/* Expects that the aggregator ends. The text names the losses; "": no losses. */
+/* Expects that the aggregator ends. The text of its last message names the lost states; "": no
+ * state is lost. */
 static void expect_end(struct end *e, const char *loses)
 {
     envelope *drain = end_expect(e, BODY(DRAIN_REQUEST));
@@ -154,8 +155,8 @@ static void empty_report_fill(struct empty_report *r, const struct moving *m)
     r->message.stats_reply = &r->stats;
 }
 
-/* Starts a job with a state on the only aggregator. The last report from before the stop has no
- * state that needs a copy. */
+/* Starts a job with a state on the only aggregator. In the last report before the stop, no state
+ * needs a copy. */
 static void begin_reported(struct moving *m, struct end *source, struct empty_report *ret_report)
 {
     struct rig *rig = source->rig;
@@ -204,8 +205,8 @@ static void await_starts(struct rig *rig, uint32_t starts)
     }
 }
 
-/* Ends two processes: that of the rig's aggregator, and the one that the coordinator has started in
- * its place. */
+/* Ends two processes: the process of the rig's aggregator, and the process that the coordinator has
+ * started in its place. */
 static void end_process(struct rig *rig, struct end *e, int staged)
 {
     int process = e->process;

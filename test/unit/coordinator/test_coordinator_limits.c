@@ -1,4 +1,5 @@
-/* Tests that each limit refuses a request, names itself and changes no state. */
+/* Tests that each limit refuses a request, is named in the error, and leaves the state
+ * unchanged. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/peer/door.h"
 #include "svc/coordinator/service.h"
@@ -95,7 +96,8 @@ static void pieces_and_bytes_count_towards_limits(void **state)
     limit(rig, LIMIT_JOB_PIECES, 4);
     rig_aggregator(rig, 1);
     struct end *zero = rig_join(rig, "pieces", 0, 1, NULL, NULL);
-    refused(zero, "w", 8 * MIB, -EDQUOT, "--job-pieces-max"); /* 32 MiB, which are 8 pieces */
+    /* the tensor has 32 MiB, which are 8 pieces */
+    refused(zero, "w", 8 * MIB, -EDQUOT, "--job-pieces-max");
     declare(zero, "w", 4 * MIB);
     refused(zero, "x", 1, -EDQUOT, "--job-pieces-max");
 
@@ -120,7 +122,7 @@ static void a_request_above_a_limit_is_refused_before_placement(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     plan.job = (char *)"planned";
     plan.workers = 1;
-    plan.tensors = specs; /* omits name and dtype, which a plan does not use */
+    plan.tensors = specs; /* the specs have no name and no dtype, which a plan does not use */
     plan.n_tensors = 3;
     request.body_case = BODY(PLAN_REQUEST);
     request.plan_request = &plan;
@@ -239,7 +241,8 @@ static void requests_that_wait_for_a_lane_are_counted(void **state)
     declare(zero, "c", 10);
 }
 
-/* A worker whose ticket is refused would consider the lane lost. */
+/* Limits the tickets of a job. A ticket above the limit is sent later, because a worker whose
+ * ticket is refused would consider the lane lost. */
 static void tickets_above_the_limit_of_a_job_wait(void **state)
 {
     struct rig *rig = *state;
@@ -285,8 +288,8 @@ static void a_tensor_without_memory_on_one_lane_gets_another_lane(void **state)
     limit(rig, LIMIT_LANE_MEMORY, MIB); /* enough for two pieces of these ranks */
     rig_aggregator(rig, 2);
     struct end *wide = rig_join(rig, "wide", 0, 768, NULL, NULL);
-    declare(wide, "large", 1000); /* the first lane now has more bytes, so small tensors go to the
-                                   * second */
+    declare(wide, "large", 1000); /* the first lane now has more bytes, so small tensors are placed
+                                   * on the second lane */
     declare(wide, "a", 10);
     declare(wide, "b", 10);
     declare(wide, "c", 10); /* the second lane is then full */

@@ -1,5 +1,5 @@
-/* Tests silent aggregators, and aggregators that only appear silent. The time limit is short, and a
- * silent aggregator stays connected. */
+/* Tests silent aggregators, and aggregators that only appear silent. In this test the time limit
+ * for silence is short, and a silent aggregator stays connected. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -149,8 +149,8 @@ static void a_local_aggregator_may_have_more_time(void **state)
     await_gone(rig, local);
 }
 
-/* Without a remote aggregator periods are longer. The test therefore measures time instead of
- * counting periods. */
+/* Without a remote aggregator, the periods between pings are longer. The test therefore measures
+ * time instead of counting periods. */
 static void a_local_aggregator_keeps_its_time_when_a_remote_one_leaves(void **state)
 {
     struct rig *rig = *state;

@@ -62,7 +62,7 @@ static void a_measurement_does_not_span_a_restart_of_the_counters(void **state)
     aggregator->answers = false;
     trained_run(aggregator, &job, 12, 100 * NS_PER_MS, 4 * NS_PER_MS);
     for (int i = 0; i < 6; i++) {
-        job.reference++; /* the counter of rounds restarts at any number */
+        job.reference++; /* the lane's counter of rounds may restart at any number */
         job.rounds += 1000;
         trained_answer(aggregator, &job, 1);
         job.rounds = job.busy_ns = 0;
@@ -250,7 +250,7 @@ static void new_jobs_get_free_lanes_to_be_measured_on(void **state)
     rig_aggregator(rig, 2);
     uint32_t first = measure_lane_of(rig, "a"), second = measure_lane_of(rig, "b");
     assert_int_not_equal(first, second);
-    measure_lane_of(rig, "c"); /* shares a lane with one of these jobs, because no lane is free */
+    measure_lane_of(rig, "c"); /* shares a lane with one of the jobs, because no lane is free */
 }
 
 static void jobs_that_are_known_share_a_lane_within_their_limit(void **state)
@@ -372,8 +372,8 @@ static void the_measured_loss_is_shown_beside_the_predicted_one(void **state)
     message_free(reply);
 }
 
-/* Like the test above, but only 5 of the 20 ms follow the computation. Also tested after a
- * restart. */
+/* Two jobs share a lane, but only 5 of the 20 ms of lane time follow the computation. Tests the
+ * prediction after a restart, too. */
 static void how_rounds_end_is_part_of_the_prediction(void **state)
 {
     struct rig *rig = *state;

@@ -108,7 +108,7 @@ static void a_rank_in_use_is_refused_to_a_second_process(void **state)
     members_join_refused(*state, continues(0), -EEXIST, "rank 0 of job resnet is taken");
 }
 
-/* Here no member has declared a tensor, so a returned rank need not wait for the end of any
+/* In this case no member has declared a tensor, so a returned rank need not wait for the end of any
  * round. */
 static void a_rank_that_has_left_may_return_as_a_late_worker(void **state)
 {
@@ -155,7 +155,7 @@ static void a_living_worker_whose_connection_may_come_back_stays_a_member(void *
                   one = members_join(*state, continues(1));
     members_told(zero.end);
     members_break(lane, one.job, 1);
-    members_break(lane, one.job, 1); /* reported again after each join of the aggregator */
+    members_break(lane, one.job, 1); /* an aggregator repeats this report after each join */
     end_expect_none(zero.end, BODY(MEMBERSHIP));
     end_expect_none(one.end, BODY(JOB_FAILURE));
     end_close(one.end);
@@ -436,8 +436,8 @@ struct scene {
     struct shadow shadow;
     struct member workers[3];
     uint32_t tensor;
-    envelope *kept; /* stored message with the new ranks of the piece, not answered by the lane
-                     * yet */
+    envelope *kept; /* message with the new ranks of the piece, stored by the test, which the lane
+                     * has not answered yet */
 };
 
 static void leave(struct scene *s, uint32_t rank, uint64_t round)

@@ -48,7 +48,7 @@ static void a_switch_that_is_not_stored_did_not_happen(void **state)
 static void a_tensor_undeclared_during_its_move_is_dropped_on_all_lanes(void **state)
 {
     struct moving m = moving_begin(*state);
-    /* a piece of the same task, or a piece on the target */
+    /* the new tensor becomes a piece of the same task, or a piece on the target */
     moving_declare(m.worker, "other", NULL);
     envelope *install = moving_stop_at_install(&m);
     end_undeclare(m.worker, m.tensor);
@@ -148,7 +148,7 @@ static void a_restart_after_the_switch_finds_the_target_owner(void **state)
     envelope *install = moving_stop_at_install(&m);
     m.source->ignores = BODY(DROP_REQUEST);
     moving_go_on(&m, install);
-    /* the worker may have missed the first message */
+    /* the worker receives the routes again, because it may have missed the first message */
     moving_passes(m.worker, BODY(ROUTE_CHANGE));
     WIRE(PieceHeld) frozen = held(&m, m.source, 1), placed = held(&m, m.target, 2);
     struct end source = *m.source, target = *m.target;
@@ -295,7 +295,7 @@ static void an_undeclared_piece_does_not_delay_a_release(void **state)
 {
     struct moving m = moving_begin(*state);
     m.source->refuses = BODY(RELEASE_REQUEST);
-    /* answer of a lane if a piece was undeclared during the release */
+    /* error with which a lane answers if a piece was undeclared during the release */
     m.source->refusal = -ECANCELED;
     moving_order(&m);
     moving_passes(m.source, BODY(RELEASE_REQUEST));
@@ -396,7 +396,7 @@ static void a_job_that_fits_nowhere_else_is_named_and_stays(void **state)
     message_free(reply);
     end_expect_none(m.source, BODY(RELEASE_REQUEST));
     WIRE(Piece) more;
-    /* the first drain continues, the second one is undone */
+    /* the first drain continues, the second drain is undone */
     moving_declare(m.worker, "more", &more);
     assert_int_equal(more.lane, m.source->lanes[0]);
     assert_non_null(strstr(rig_last_event(*state, "undrain"), " is undone: "));

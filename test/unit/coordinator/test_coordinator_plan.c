@@ -73,7 +73,7 @@ static void a_plan_names_the_loss_of_each_job(void **state)
     message_free(reply);
 }
 
-/* Four workers on two lanes. The period in the request includes the lane time. */
+/* Plans a job of four workers on two lanes. The period in the request includes the lane time. */
 static void a_job_alone_stays_within_its_limit(void **state)
 {
     struct rig *rig = *state;

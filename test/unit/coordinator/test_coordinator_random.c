@@ -13,7 +13,7 @@
 #define AGGREGATORS 3
 #define STEPS 1500
 #define GONE_NS (60 * NS_PER_S)
-/* much shorter than the time after which the coordinator considers an aggregator lost */
+/* time much shorter than the time after which the coordinator considers an aggregator lost */
 #define FORGOTTEN_NS (5 * NS_PER_S)
 #define STRAYS_MAX STEPS
 
@@ -21,7 +21,7 @@ struct client {
     struct end *end; /* NULL: not connected */
     char job[16];
     uint32_t rank, workers, job_id;
-    uint64_t session; /* 0: the client is in no job */
+    uint64_t session; /* session of the client; 0: the client is in no job */
     uint64_t asked;   /* id of the unanswered request; 0: none */
     bool joins;       /* the open request is a join; its answer contains the session */
 };
@@ -59,7 +59,7 @@ static void hang_up(struct client *c)
     c->asked = 0;
 }
 
-/* Reads the answer if it has arrived. Skips other messages. */
+/* Reads the answer to the client's request if the answer has arrived. Skips other messages. */
 static void take_answer(struct client *c)
 {
     size_t answers = 0;
@@ -280,7 +280,7 @@ static void leave(struct world *w, struct client *c)
         join_request(&request, &join, c->job, c->rank, c->workers);
         join.session = c->session;
         join.job_id = c->job_id;
-        /* refused if the session is already considered lost */
+        /* the request is refused if the session is already considered lost */
         message_free(end_ask(c->end, &request));
     }
     gradpool__wire__envelope__init(&request);

@@ -132,7 +132,7 @@ static void without_another_lane_the_job_waits_and_names_the_aggregator(void **s
     message_free(message);
 }
 
-/* All three limits share one case, because each requires a wait. */
+/* One case tests all three time limits, because the test of each limit requires a wait. */
 static void an_aggregator_that_is_away_too_long_is_lost(void **state)
 {
     struct rig *rig = *state;
@@ -181,8 +181,8 @@ static void a_remote_aggregator_that_sends_a_goodbye_is_not_awaited(void **state
     assert_true(clock_now_ns() - started_ns < UINT64_C(10) * NS_PER_S);
 }
 
-/* The aggregator's process could still write to workers, so the coordinator waits for its end
- * (K4). */
+/* The aggregator's process could still write to workers, so the coordinator waits for the end of
+ * the process (K4). */
 static void a_local_aggregator_that_sends_a_goodbye_is_lost_when_its_process_ends(void **state)
 {
     struct rig *rig = *state;
@@ -491,7 +491,7 @@ static void status_shows_aggregators_lanes_and_figures(void **state)
     envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
     struct end *lane = rig_aggregator(rig, 2);
     struct end *silent = rig_aggregator(rig, 1);
-    silent->answers = false; /* the request for its figures has a short deadline */
+    silent->answers = false; /* the request for the lane's figures has a short deadline */
     struct end *zero = rig_join(rig, "resnet", 0, 1, NULL, NULL);
     silent->answers = true;
     declare(zero, "w");

@@ -26,7 +26,7 @@ struct scene {
         uint32_t epoch;
         uint64_t ranks;
     } routed[WORKERS]; /* values of the last route sent to each worker */
-    envelope *kept;    /* message that the lane has not answered */
+    envelope *kept;    /* message that the lane has not answered, stored by the test */
 };
 
 /* Starts a job of three workers, which train "w" on one lane. */
@@ -115,7 +115,7 @@ static void at_each_step(struct rig *rig, scene_fn happens)
     }
 }
 
-/* Runs only the steps in which the lane has not received the coordinator's message yet. */
+/* Runs only the two steps at which the lane has not received the coordinator's message yet. */
 static void at_both_steps(struct rig *rig, scene_fn happens)
 {
     for (enum step step = RELEASING; step < STEPS; step += SWITCHED - RELEASING) {
@@ -262,7 +262,7 @@ static void a_loss_during_a_regrouping_causes_a_second_one(void **state)
     at_both_steps(*state, another_is_lost);
 }
 
-/* A round started for the lost rank would block the lane. */
+/* A round that waits for the lost rank would block the lane. */
 static void a_releasing_lane_is_informed_at_once_of_lost_ranks(void **state)
 {
     struct scene s = begin(*state);

@@ -1,4 +1,5 @@
-/* Tests figures of jobs that share lanes, for the packer and for users: K15 to K17, K106. */
+/* Tests figures about jobs that share lanes. The packer uses these figures, and users see them (K15
+ * to K17, K106). */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -7,7 +8,7 @@
 #include <string.h>
 
 #define PERIOD_NS (100 * NS_PER_MS)
-#define IDLE_NS (3 * NS_PER_S) /* longer than a job needs to join, even on a slow host */
+#define IDLE_NS (3 * NS_PER_S) /* a time longer than a job needs to join, even on a slow host */
 
 static void limit(struct rig *rig, uint32_t ppm, uint64_t idle_ns)
 {
@@ -143,7 +144,8 @@ static void measurements_missing_in_the_history_are_requested_again(void **state
     assert_int_equal(asked, 1);
 }
 
-/* 4,000 bytes in each direction ten times a second: 80,000 bytes/s for each of the two jobs. */
+/* Each of the two jobs sends 4,000 bytes in each direction ten times a second, so each job needs
+ * 80,000 bytes/s. */
 static void a_network_is_not_filled_beyond_its_speed(void **state)
 {
     struct rig *rig = *state;
@@ -167,7 +169,7 @@ static void no_job_without_a_limit_is_refused_for_the_network(void **state)
 static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
 {
     struct rig *rig = *state;
-    rig->memory_bytes = 2 * 2 * RIG_COST_BYTES; /* enough for two pieces of one rank each */
+    rig->memory_bytes = 2 * 2 * RIG_COST_BYTES; /* memory for two pieces of one rank each */
     rig_aggregator(rig, 2);
     measure_lane_of(rig, "first");
     measure_lane_of(rig, "second");

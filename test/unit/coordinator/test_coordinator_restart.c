@@ -1,4 +1,5 @@
-/* Tests restarts: state that survives the coordinator, refused starts, and ends. */
+/* Tests restarts: state that is kept after the end of the coordinator, refused starts, and the end
+ * of the service. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -95,7 +96,7 @@ static void a_restart_keeps_jobs_sessions_routes_and_epochs(void **state)
     assert_int_equal(one.piece.task, known.piece.task);
     assert_int_equal(one.piece.lane, known.piece.lane);
     assert_int_equal(one.piece.epoch, known.piece.epoch);
-    declare(&zero, "v"); /* a number is never used again */
+    declare(&zero, "v"); /* the number of a tensor is never used again */
     assert_true(zero.tensor > known.tensor);
     assert_true(zero.piece.id > known.piece.id);
 }
@@ -329,7 +330,7 @@ static void a_full_disk_refuses_the_request_and_the_service_goes_on(void **state
     message_free(reply);
     end_expect_none(lane, BODY(PLACE_REQUEST));
     declared.end = zero.end;
-    declare(&declared, "tensor-0"); /* a declared tensor needs no further room */
+    declare(&declared, "tensor-0"); /* a declared tensor needs no further space on the disk */
     end_leave(zero.end);
 }
 

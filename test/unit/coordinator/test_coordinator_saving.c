@@ -1,6 +1,6 @@
 /* Tests messages to a worker, lanes and an operator during a snapshot of a job (K47, K51). One rank
- * is held at the end of an iteration. All tensors with update rules become idle and are read. They
- * continue in all cases. */
+ * is held at the end of an iteration. All tensors with update rules become idle and are read. The
+ * tensors continue to train after success and after failure. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/coordinator/service.h"
@@ -12,7 +12,7 @@
 #define ELEMENTS 1000
 #define BYTES (ELEMENTS * sizeof(float))
 #define STATE(name) GRADPOOL__WIRE__HOLD_STATE__HOLD_##name
-#define HEAD 100 /* bytes of a piece's state in front of its arrays */
+#define HEAD 100 /* number of bytes of a piece's state in front of its arrays */
 
 /* Tensor "b" with SGD on one lane, tensor "w" with Adam on another. */
 struct saving_case {
@@ -272,7 +272,7 @@ static uint64_t ask_between(struct saving_case *c, char *tensor)
 static void a_rank_reads_the_named_tensors_without_a_hold(void **state)
 {
     struct saving_case c = begin(*state);
-    /* a tensor of any quorum is ignored unless the request names it */
+    /* a tensor with QUORUM_ANY is ignored unless the request names it */
     jobs_tensor_named(c.job, "b")->terms.quorum = QUORUM_ANY;
     envelope *reply = end_expect_reply(c.asker, ask_between(&c, "w"));
     assert_int_equal(reply->body_case, BODY(SNAPSHOT_REPLY));
@@ -443,7 +443,7 @@ static void a_tenant_has_snapshots_of_its_own_jobs_alone(void **state)
 {
     struct saving_case c = begin(*state);
     struct tenant other = *c.job->tenant, *own = c.job->tenant;
-    /* sent by a tenant without operator rights */
+    /* a tenant without operator rights sends the request */
     c.asker = rig_connect(c.rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     c.job->tenant = &other;
     ask_of(&c, c.asker, "resnet");

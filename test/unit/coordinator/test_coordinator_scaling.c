@@ -14,7 +14,8 @@
 #define HOLD_NS (60 * NS_PER_MS)
 /* time for which a declaration waits for a starting aggregator */
 #define PATIENT_NS (60 * NS_PER_S)
-#define BRIEF_NS (300 * NS_PER_MS) /* time for which a declaration waits without success */
+/* time for which a declaration waits in cases in which no lane becomes available */
+#define BRIEF_NS (300 * NS_PER_MS)
 
 static int scaling_setup(void **state)
 {
@@ -49,8 +50,8 @@ static size_t lanes_in(struct rig *rig, enum lane_use use)
     return count;
 }
 
-/* Returns the number of lanes that were open before the first decision: on a slow host, lanes may
- * park before the test counts. */
+/* Returns the number of lanes that were open before the first decision: the present number may
+ * already be lower, because on a slow host lanes may park before the test counts them. */
 static size_t lanes_open_first(struct rig *rig)
 {
     const struct events *events = service_of(rig)->events;
@@ -105,7 +106,7 @@ static const char *last_kind(struct rig *rig)
     return events_at(service_of(rig)->events, decisions(rig) - 1)->kind;
 }
 
-/* Joins as the local aggregator started last. */
+/* Joins as the local aggregator that was started last. */
 static struct end *join_local(struct rig *rig)
 {
     return rig_local_aggregator(rig, 2, rig->grants[(rig->starts - 1) % RIG_SLOTS_MAX]);

@@ -56,8 +56,8 @@ static struct trained start_measured(struct rig *rig, struct end **ret_zero)
     return job;
 }
 
-/* Three workers share 90 ms of computing. The lane's 10 ms grow with the number of workers. With
- * two workers a round has 135 ms of computing and 6.7 ms of lane time. */
+/* Three workers share 90 ms of computing. The lane time of a round is 10 ms, and grows with the
+ * number of workers. With two workers a round has 135 ms of computing and 6.7 ms of lane time. */
 static void the_job_that_would_shrink_is_named_with_both_speeds(void **state)
 {
     struct rig *rig = *state;

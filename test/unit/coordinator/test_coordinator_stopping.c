@@ -303,7 +303,7 @@ static int run_cases(void)
 }
 
 /* Runs the tests in a child process, because the parent of this program may be a container's first
- * process. A coordinator started by that process ends jobs on SIGTERM (K107). */
+ * process: a coordinator that this process starts would end jobs on SIGTERM (K107). */
 int main(void)
 {
     int status;

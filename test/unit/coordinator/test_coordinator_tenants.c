@@ -112,7 +112,8 @@ static envelope *list(struct rig *rig)
     return reply;
 }
 
-/* The handshake fails. The client receives this error and no other message. */
+/* Expects that the handshake with this key fails, and that the client receives this error and no
+ * other message. */
 static void expect_rejected(struct rig *rig, const struct key *key)
 {
     envelope request, *message;
@@ -249,7 +250,7 @@ static envelope *ask_status(struct end *e)
     return reply;
 }
 
-/* Checks that no figures of the service or of other tenants are shown. */
+/* Checks that the status contains no figures of the service or of other tenants. */
 static void expect_own_status(struct end *e, size_t lanes, uint32_t tasks)
 {
     envelope *reply = ask_status(e);
@@ -429,7 +430,8 @@ static void invalid_names_and_names_in_use_are_refused(void **state)
     end_ask_refused(e, &request, -EEXIST, "for a new key run `gradpool tenant revoke acme` first");
     revoke_request(&request, &revoked, "nobody");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant nobody");
-    revoke_request(&request, &revoked, ""); /* this is not the local tenant */
+    /* the refused request names another tenant than the local one */
+    revoke_request(&request, &revoked, "");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant");
 }
 

@@ -296,7 +296,7 @@ static void a_port_in_use_is_reported_with_the_next_step(void **state)
     expect_text(err.text, endpoint_format(&e, url, sizeof url));
     expect_text(err.text, "is another `gradpool serve` running? stop it or use another port");
     close(listener);
-    close(listen_on(&e)); /* the port can be used again at once */
+    close(listen_on(&e)); /* after the close the port can be used again at once */
 }
 
 static void an_address_of_another_host_cannot_be_listened_on(void **state)
@@ -334,8 +334,8 @@ static void a_port_without_a_listener_is_refused_at_once(void **state)
     close(bound);
 }
 
-/* Fills the listener's queue. The kernel then drops further packets, like packets to an unreachable
- * address. */
+/* Fills the listener's queue. The kernel then drops further packets, as if the address were
+ * unreachable. */
 static int fill_queue(int family, const struct sockaddr *address, socklen_t bytes, int *fds, int n)
 {
     for (int i = 0; i < n; i++) {
@@ -412,7 +412,7 @@ static void a_stale_socket_file_is_replaced_and_a_live_one_left(void **state)
     struct endpoint e = unix_endpoint("s");
     struct err err = {0};
     int second = -7;
-    close(listen_on(&e)); /* a killed process leaves a socket of this kind */
+    close(listen_on(&e)); /* a killed process leaves a socket file like this one */
     assert_int_equal(access(e.host, F_OK), 0);
     int listener = listen_on(&e);
     expect_talk(listener, &e);

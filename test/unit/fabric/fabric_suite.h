@@ -1,5 +1,5 @@
-/* Cases for every implementation of svc/fabric/fabric.h. A factory makes the fabric. Unless a case
- * says otherwise, one thread runs all ends of a case. */
+/* Cases for every implementation of svc/fabric/fabric.h. A factory creates the fabric of each case.
+ * Unless a case says otherwise, one thread runs all ends of a case. */
 #ifndef GRADPOOL_TEST_FABRIC_SUITE_H
 #define GRADPOOL_TEST_FABRIC_SUITE_H
 
@@ -48,7 +48,7 @@ extern const size_t fabric_talk_cases_count, fabric_memory_cases_count, fabric_s
 #define SEEN_MAX 512
 #define SEEN_BYTES_MAX 512
 
-/* A received event. Its data was copied, and its buffer returned to the fabric. */
+/* A received event. The rig has copied the event's data, and returned its buffer to the fabric. */
 struct seen {
     struct fabric_event event;
     unsigned char data[SEEN_BYTES_MAX];
@@ -59,7 +59,7 @@ struct side {
     struct fabric *fabric;
     struct seen seen[SEEN_MAX];
     int seen_count;
-    bool is_stuck; /* the test never polls this fabric */
+    bool is_stuck; /* if true, the test never polls this fabric */
 };
 
 /* A listening lane, and up to three workers. */

@@ -292,7 +292,7 @@ static unsigned char pattern(size_t i, unsigned seed)
     return (unsigned char)((i * 31 >> 3) + seed);
 }
 
-/* Posts chunk after chunk, each time as many as the fabric accepts. */
+/* Posts transfers chunk by chunk, each time as many chunks as the fabric accepts. */
 static void move_big(struct rig *rig, unsigned char *local, bool writes)
 {
     enum fabric_event_kind kind = writes ? FABRIC_EVENT_WRITTEN : FABRIC_EVENT_READ;
@@ -340,7 +340,7 @@ static void every_byte_of_a_big_transfer_is_right(void **state)
         local[i] = pattern(i, 200);
     move_big(rig, local, true);
     assert_int_equal(differing(region.base, 200), 0);
-    rig_close(rig); /* closed before the registered memory is freed */
+    rig_close(rig); /* the fabric is closed before the registered memory is freed */
     rig_open(rig, rig->factory, NULL);
     region_destroy(&region);
     free(local);

@@ -112,7 +112,7 @@ static void a_sleeping_worker_learns_of_answer_and_close(void **state)
     rig_expect(rig, &rig->lane, FABRIC_EVENT_CLOSED);
     pthread_join(thread, &result);
     assert_ptr_equal(result, rig);
-    /* woken before the sleep's full length */
+    /* the sleeper was woken before the full time of its sleep */
     assert_true(clock_now_ns() - before_ns < SLEEP_MS / 2 * NS_PER_MS);
 }
 

@@ -19,7 +19,8 @@
 #include <cmocka.h>
 
 #define PATIENCE_NS (60 * NS_PER_S)
-/* Usually long enough for the other side to fall asleep. Results do not depend on it. */
+/* Time in ms that is usually long enough for the other side to fall asleep. Results do not depend
+ * on this time. */
 #define NAP_MS 5
 #define RING_NONE UINT64_MAX
 
@@ -33,7 +34,7 @@ static struct {
     struct fabric *fabrics[KINDS];
     struct fabric_conn *conns[KINDS];
     char addresses[KINDS][FABRIC_ADDRESS_BYTES_MAX];
-    bool is_stopping; /* accessed atomically, like the next field */
+    bool is_stopping; /* this field and the next one are accessed atomically */
     uint64_t ring;    /* kind and word of the requested ring; RING_NONE: no request */
 } peer;
 
@@ -207,7 +208,7 @@ static void check_deadline(void)
     flag = false;
     assert_false(engine_run(&engine, before_ns + 100 * NS_PER_MS, is_flagged, NULL));
     assert_true(clock_now_ns() - before_ns >= 100 * NS_PER_MS);
-    /* the thread sleeps instead of spinning */
+    /* so the thread sleeps instead of spinning */
     assert_true(clock_process_cpu_ns() - cpu_ns < 50 * NS_PER_MS);
 }
 
@@ -295,8 +296,8 @@ static void a_waiter_takes_over_from_the_progress_thread_and_gives_back(void **s
     }
 }
 
-/* Two threads poll in turns. A wake-up for the first thread must not be lost while the second one
- * polls. The progress thread is replaced repeatedly and must continue each time. */
+/* Two threads poll in turns. A wake-up for the first thread must not be lost while the second
+ * thread polls. The progress thread is replaced repeatedly and must continue each time. */
 static void no_wake_up_is_lost_when_two_threads_poll_in_turns(void **state)
 {
     connect_by(SHM);

@@ -1,5 +1,5 @@
-/* Tests fabric_mem as a network. After the cases of every fabric come cases with virtual time:
- * delays, deaths and refusals. The same seed repeats them exactly. */
+/* Tests fabric_mem as a network. Runs the cases of every fabric, and then cases with virtual time:
+ * delays, deaths and refusals. The same seed repeats a case exactly. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/text.h"
@@ -127,7 +127,7 @@ static void nothing_arrives_before_its_time(void **state)
 
     assert_int_equal(fabric_read(w.at_lane, 0, 0, local, 8, NULL), 0);
     step(DELAY_NS);
-    expect_no_event(w.worker); /* the worker has no event when its memory is read */
+    expect_no_event(w.worker); /* before its memory is read, the worker has no event */
     step(DELAY_NS - 1);
     expect_no_event(w.lane);
     step(1);
@@ -175,7 +175,8 @@ static void write_transcript(uint64_t seed, char *text, size_t text_bytes)
     struct world w;
     char local[64];
     bool is_open = true;
-    /* fixed seed: the operations are equal in every transcript, unlike the network */
+    /* a fixed seed: the operations are the same in every transcript, while the network's seed
+     * differs */
     unsigned random = 99;
     world_open(&w, seed, 20 * DELAY_NS);
     text[0] = '\0';
@@ -325,8 +326,8 @@ static void a_stopped_worker_serves_nothing_until_it_goes_on(void **state)
     world_close(&w);
 }
 
-/* A killed worker has sent eight messages. The lane receives the first few, without a gap. Over
- * many seeds every number occurs. */
+/* A killed worker has sent eight messages. The lane receives the first few of these messages,
+ * without a gap. Over many seeds every number of messages occurs. */
 static void a_kill_keeps_some_first_part_of_the_sent_bytes(void **state)
 {
     bool seen[9] = {0};
@@ -453,7 +454,7 @@ static void withdrawn_memory_is_not_accessed(void **state)
     assert_int_equal(fabric_write_word(w.at_lane, 0, 0, local, 8, 1, NULL), 0);
     fabric_withdraw(w.at_worker, 0);
     step(DELAY_NS);
-    expect_no_event(w.worker); /* bytes that did not arrive have no word */
+    expect_no_event(w.worker); /* no word arrives for bytes that did not arrive */
     assert_int_equal(expect(w.lane, FABRIC_EVENT_READ).error, -EFAULT);
     assert_int_equal(expect(w.lane, FABRIC_EVENT_WRITTEN).error, -EFAULT);
     assert_int_equal(w.memory[0], 0);
@@ -482,8 +483,8 @@ static int post_one(struct post *p)
 }
 #define POSTS 5
 
-/* Performs one round of operations. A post with -EAGAIN is repeated after ROOM. Returns the first
- * other error. */
+/* Performs one round of operations. A post that returns -EAGAIN is repeated after the event ROOM.
+ * Returns the first other error. */
 static int work(struct world *w, int *ret_rooms)
 {
     struct post p = {.world = w};

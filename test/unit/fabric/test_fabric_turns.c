@@ -1,5 +1,5 @@
 /* Tests the order in which a poll reads connections (svc/fabric/turns.h). The connections exist
- * only in the test: each has a number of events that are still to be read. */
+ * only in the test: each connection has a number of unread events. */
 #include "svc/fabric/turns.h"
 
 #include <setjmp.h>
@@ -16,7 +16,7 @@
 
 struct conn {
     struct list node;
-    int left;  /* events that are still to be read */
+    int left;  /* number of unread events */
     int reads; /* number of calls of take() */
     bool is_read;
 };
@@ -111,7 +111,7 @@ static void a_tenant_alone_may_have_all_events(void **state)
     assert_int_equal(conns[0][0].left, ALL_EVENTS - EVENTS);
 }
 
-/* A poll with a second pass skips the connections of the first one. */
+/* If a poll makes a second pass, this pass skips the connections that the first pass has read. */
 static void a_connection_that_is_read_already_is_no_turn(void **state)
 {
     start(CONNS, 0, 0);

@@ -45,7 +45,7 @@ static void a_lane_is_a_core_not_a_hyperthread(void **state)
 
 static void cores_come_in_order_of_node_then_core(void **state)
 {
-    /* here node numbers are in the reverse order of packages */
+    /* on this simulated machine, node numbers are in the reverse order of packages */
     struct cores *c = machine("pack:2 [numa(indexes=1,0)] core:2 pu:1", NULL);
     static const uint32_t order[] = {2, 3, 0, 1};
     assert_int_equal(cores_count(c), 4);
@@ -132,7 +132,7 @@ static void bad_lists_are_refused_with_a_reason(void **state)
     assert_refused("0,3-1", "\"3-1\"");
     assert_refused("99", "may not use core 99; it may use 0-3");
     assert_refused("2-9", "core 4");
-    /* refused at once, without a loop over all these numbers */
+    /* such a list is refused at once, without a loop over all these numbers */
     assert_refused("0-999999999", "core 4");
     assert_refused("1,1", "core 1 is listed twice");
     assert_refused("0-2,1-3", "core 1 is listed twice");
@@ -234,7 +234,7 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     cores_destroy(all);
 }
 
-/* A function that fails before it creates a topology calls the destructor with NULL. */
+/* Destroys NULL, as a function does that fails before it has created a topology. */
 static void destroying_no_topology_affects_no_other_topology(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

@@ -9,14 +9,17 @@
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 
-#define ELEMENTS (330000 / TRANSFER_SHORTER) /* six chunks: more than the lane handles in a turn */
+/* number of elements in six chunks, more than the lane handles in a turn */
+#define ELEMENTS (330000 / TRANSFER_SHORTER)
 #include "test/unit/lane/update_rig.h"
 
 #define RANKS 2
-#define ARRAYS 3 /* parameters and the two moments of Adam */
+#define ARRAYS 3 /* number of arrays: parameters and the two moments of Adam */
 #define STATE_BYTES (ARRAYS * BYTES)
-#define HALF_BYTES (STATE_BYTES + 64) /* the state, followed by its stamp */
-/* Workers of the rig that store copies, with their numbers as aggregators. */
+/* bytes of a half of the copy: a state, followed by its stamp */
+#define HALF_BYTES (STATE_BYTES + 64)
+/* Indices of the rig's workers that store copies, and the numbers of these workers as
+ * aggregators. */
 #define HOLDER 2
 #define OTHER 3
 #define NUMBER(i) (40 + (i))
@@ -61,7 +64,8 @@ static inline bool lane_has(uint32_t i)
     return false;
 }
 
-/* The lane may detect the end after the worker. A connection before this would be refused. */
+/* Ends the worker's connection, and waits until the lane has detected the end, because the lane
+ * would refuse an earlier new connection. */
 static inline void end_connection(uint32_t i)
 {
     fabric_disconnect(rig.workers[i].conn);
@@ -129,7 +133,7 @@ static inline void follow(uint64_t from, uint64_t to)
     }
 }
 
-/* Sets the parameters and their copy in round 1. */
+/* Sets the parameters in round 1. The holder stores a copy of them. */
 static inline void start_with_holder(uint64_t rounds)
 {
     place(false);

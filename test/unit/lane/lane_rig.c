@@ -21,7 +21,7 @@
 
 #include <cmocka.h>
 
-#define SETTLE_TURNS 30 /* least number of polls of rig_settle() */
+#define SETTLE_TURNS 30 /* minimum number of polls in rig_settle() */
 
 uint64_t rig_now(void) { return clock_now_ns(); }
 
@@ -199,8 +199,8 @@ void rig_until_busy(struct rig *rig)
     }
 }
 
-/* Polls for longer than a packet needs over loopback, and often enough for several messages in a
- * row, also if this process did not run meanwhile. */
+/* Polls for longer than a packet needs over loopback, and often enough for several successive
+ * messages, even if the host has stopped this process for a while. */
 void rig_settle(struct rig *rig)
 {
     uint64_t until_ns = clock_now_ns() + (strcmp(rig->kind, "shm") == 0 ? 5 : 40) * NS_PER_MS;

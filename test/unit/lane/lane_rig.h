@@ -46,7 +46,7 @@ struct rig_worker {
     int passed_count;
     struct record_measure measure;
     int measures_count;
-    int chosen_before_word; /* chosen_count at the last word or CLOSED */
+    int chosen_before_word; /* value of chosen_count when the last word or CLOSED arrived */
     struct record_connect next_ticket;
     bool is_stopped; /* this worker is not polled */
 };
@@ -59,13 +59,13 @@ struct rig {
     char address[FABRIC_ADDRESS_BYTES_MAX];
     struct rig_worker workers[RIG_WORKERS_MAX];
     uint32_t count;
-    size_t region_bytes; /* memory of a worker that connects; 0: RIG_REGION_BYTES */
-    uint64_t clock_ns;   /* time of the lane's turns; 0: the real time */
+    size_t region_bytes; /* bytes of memory of a worker that connects; 0: RIG_REGION_BYTES */
+    uint64_t clock_ns;   /* time that the lane's turns use; 0: the real time */
     uint32_t failures;   /* number of failed jobs reported by the lane */
-    uint32_t rests;      /* number of idle released pieces reported by the lane */
+    uint32_t rests;      /* number of reports by the lane that a released piece is idle */
 };
 
-/* An announcement. A field of 0 has its default value. */
+/* An announcement. A field with the value 0 gets its default. */
 struct say {
     uint32_t piece, word;
     uint64_t round;
@@ -79,24 +79,25 @@ struct say {
     uint16_t stalled;
     uint32_t weight; /* 0: RECORD_WEIGHT, unless `has_no_weight` */
     bool has_no_weight;
-    uint64_t offset; /* bytes from the start of input and of landing area */
+    uint64_t offset; /* offset in bytes from the start of the input area and of the landing area */
     bool has_no_input, has_no_output, is_inline;
-    uint32_t input_blocks, output_blocks; /* number of consecutive blocks; 0: 1 */
+    uint32_t input_blocks, output_blocks; /* numbers of consecutive blocks; 0 means 1 */
 };
 
 void rig_start(struct rig *rig, const char *kind);
 void rig_start_policy(struct rig *rig, const char *kind, enum lane_policy policy);
 void rig_stop(struct rig *rig);
-/* Places pieces `first` .. with `elements` f32 each, for a job of `workers` workers. */
+/* Places pieces with numbers from `first` on, with `elements` f32 each, for a job of `workers`
+ * workers. */
 void rig_place(struct rig *rig, uint32_t job, uint32_t workers, uint32_t first, uint32_t count,
                uint64_t elements, bool recovering);
 /* Places one piece with its terms and its set of ranks. */
 void rig_place_piece(struct rig *rig, uint32_t workers, struct lane_piece piece, bool recovering);
-/* Counters of RIG_JOB in the lane. */
+/* Returns the counters of RIG_JOB in the lane. */
 struct lane_job_use rig_use(struct rig *rig);
 /* Returns a ticket that the lane will accept. */
 struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank);
-/* Connects worker i and shares its region. The rank of a holder of copies includes
+/* Connects worker i and shares its region. For a holder of copies, `rank` includes the flag
  * RECORD_HOLDER. */
 void rig_connect(struct rig *rig, uint32_t i, uint32_t job, uint32_t rank);
 /* Starts RIG_JOB with `count` connected workers. */
@@ -123,7 +124,7 @@ bool rig_says(const struct rig_worker *w, int code, const char *words);
                 fail_msg("never: %s", #condition);                  \
         }                                                           \
     } while (0)
-/* Polls all fabrics once. Returns whether something happened, or more work remains. */
+/* Polls all fabrics once. Returns whether an event occurred, or work remains. */
 bool rig_turn(struct rig *rig);
 /* Like rig_turn(). Also yields the core if nothing happened. */
 void rig_turn_gently(struct rig *rig);

@@ -281,8 +281,8 @@ static void prepared_memory_is_zeroed_whole_and_the_next_of_its_size(void **stat
     char *used = arena_alloc(arena, &account, BYTES);
     memset(used, 1, BYTES);
     arena_free(arena, &account, used);
-    if (arena_prepare(arena, BYTES) == 0) { /* fails in builds in which malloc() replaces the
-                                             * arena */
+    if (arena_prepare(arena, BYTES) == 0) { /* this call fails in builds in which malloc() replaces
+                                             * the arena */
         assert_int_equal(account.bytes, 0);
         assert_int_equal(arena_counted_bytes(arena), 0);
         char *other = arena_alloc(arena, &account, BYTES + 8192);

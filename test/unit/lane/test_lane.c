@@ -158,7 +158,7 @@ static void a_fast_worker_may_be_one_round_ahead_and_nothing_is_overwritten(void
                 (struct say){
                     .piece = 1, .word = (uint32_t)round, .round = round, .elements = ELEMENTS});
         rig_settle(&rig);
-        if (round > 1) /* the slow worker reads its last result only now */
+        if (round > 1) /* only now the slow worker reads its last result */
             check_result(1, 2, round - 1, 0, ELEMENTS, false);
         fill(1, round, 0, ELEMENTS);
         rig_say(&rig, 1,
@@ -295,7 +295,7 @@ static void an_inline_payload_is_summed_out_of_the_receive_buffer(void **state)
     }
 }
 
-/* The announcement of the next round replaces the commit message of the former one. */
+/* The announcement of the next round replaces the commit message of the former round. */
 static void a_rank_that_has_announced_the_next_round_gets_no_commit(void **state)
 {
     enum { ROUNDS = 50 };
@@ -460,7 +460,7 @@ static void a_query_names_the_ranks_that_have_not_announced(void **state)
     rig_until(&rig, rig.workers[1].missing_count == 1);
     assert_int_equal(rig.workers[1].missing.word, 5);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
-    query.round = 0; /* like the question of a late worker */
+    query.round = 0; /* the query of a late worker, which knows no round */
     assert_int_equal(fabric_send(rig.workers[1].conn, &query, sizeof query, NULL, 0), 0);
     rig_until(&rig, rig.workers[1].missing_count == 2);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
@@ -504,7 +504,7 @@ static void the_sum_is_in_rank_order_for_any_order_of_arrival(void **state)
     }
 }
 
-/* Both ranks announce pieces 1, 2, ... with several chunks each. `ret_words` receives the order of
+/* Both ranks announce pieces 1, 2, ..., each with several chunks. `ret_words` receives the order of
  * rank 0's results. */
 static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_t *ret_words)
 {
@@ -527,7 +527,7 @@ static void order_of_results(const uint32_t *priorities, uint32_t count, uint32_
     memcpy(ret_words, rig.workers[0].words, count * sizeof *ret_words);
 }
 
-/* The next forward pass starts with the front layers, so their tensors are sent first. */
+/* The next forward pass starts with the first layers, so their tensors are sent first. */
 static void the_larger_priority_is_ready_first_for_any_order_of_arrival(void **state)
 {
     static const uint32_t priorities[] = {1, UINT32_MAX, 5}, expected[] = {2, 3, 1};

@@ -68,7 +68,8 @@ static void the_piece_that_takes_the_most_time_is_the_reference(void **state)
     rig_connect(&rig, 1, RIG_JOB, 1);
     for (uint64_t round = 1; round <= 3; round++)
         push(1, round, 64);
-    /* the lane time includes time without the core within a round, so this may need many rounds */
+    /* the lane time includes time in which the lane waits for its core within a round, so this may
+     * need many rounds */
     for (uint64_t round = 1; round <= 2000 && rig_use(&rig).reference != 2; round++)
         push(2, round, 60000);
     assert_int_equal(rig_use(&rig).reference, 2);
@@ -147,7 +148,8 @@ static void a_job_is_charged_for_placement_and_admission(void **state)
     assert_true(rig_use(&rig).busy_ns > placed_ns);
 }
 
-/* The test compares with the elapsed time, so it does not depend on the speed of the host. */
+/* The test compares the charged time with the elapsed time, so it does not depend on the speed of
+ * the host. */
 static void no_job_is_charged_more_than_the_used_time(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);
@@ -167,8 +169,8 @@ static void a_round_waits_while_another_has_the_core(void **state)
     assert_true(rig_use(&rig).queue_ns > 0);
 }
 
-/* A round may start in the turn in which the last one ends. The second round of the small piece
- * then waits for the chunk of the large piece. */
+/* A round may start in the turn in which the previous round ends. The second round of the small
+ * piece then waits for the chunk of the large piece. */
 static void a_round_that_starts_within_a_turn_waits_from_its_start(void **state)
 {
     struct lane_piece_use pieces[2];
@@ -223,7 +225,8 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     push(1, 2, 60000);
     assert_int_equal(rig_use(&rig).endings.rounds, 1);
     assert_true(rig_use(&rig).round_begun_ns > 0);
-    /* two announcements at once: the missing one of round 2, and one that starts round 3 */
+    /* two announcements at once: the missing announcement of round 2, and an announcement that
+     * starts round 3 */
     say(0, 1, 3, 60000);
     say(1, 2, 2, 60000);
     say(1, 1, 3, 60000);
@@ -236,7 +239,7 @@ static void a_round_that_runs_into_the_next_has_no_end(void **state)
     assert_in_range(rig_use(&rig).endings.rounds, rounds + 1, rounds + 2);
 }
 
-/* A round ends, and the next one, which was announced before, starts in the same turn (A36). */
+/* A round ends, and the next round, which was announced earlier, starts in the same turn (A36). */
 static void handled_rounds_do_not_overlap(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 60000);

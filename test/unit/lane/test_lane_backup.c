@@ -13,11 +13,11 @@
 
 /* ---- saved and restored ---- */
 
-#define ARRAYS 3 /* parameters and the two moments of Adam */
+#define ARRAYS 3 /* number of arrays: parameters and the two moments of Adam */
 
 static float saved[ARRAYS][ELEMENTS];
 
-/* Saves the state. Only rank 0 requests it. */
+/* Saves the state in this round. Only rank 0 requests the save. */
 static void save(uint64_t round)
 {
     for (uint32_t rank = 0; rank < rig.count; rank++)
@@ -166,7 +166,7 @@ static void every_committed_state_lies_in_the_copy(void **state)
         model_update(UPDATE_ADAM, round, &usual);
         assert_memory_equal(copy_of(1, round), model, sizeof model);
     }
-    save(6); /* a saving round counts like any other */
+    save(6); /* a round that saves its state counts like any other round */
     assert_memory_equal(copy_of(1, 6), model, sizeof model);
 }
 
@@ -228,7 +228,7 @@ static void a_rank_with_the_last_result_and_the_next_announcement_is_accepted(vo
         rig_input(&rig, 0, 0)[e] = gradient(0, 4, e);
     say(0, 4, RECORD_UPDATE, RECORD_KEEPS);
     tell(0, &usual);
-    say(0, 5, RECORD_UPDATE, RECORD_ANNOUNCE); /* announces with the gradient of round 4 */
+    say(0, 5, RECORD_UPDATE, RECORD_ANNOUNCE); /* rank 0 announces with the gradient of round 4 */
     rig_settle(&rig);
     update(1, 4);
     rig_until(&rig, rig.workers[1].commits_count == 1);
@@ -273,7 +273,7 @@ static void an_offer_in_mid_round_has_the_state_after_it(void **state)
 {
     start(2, UPDATE_ADAM);
     tell(0, &usual);
-    keep(0, RECORD_ROUND_NONE, 0, 0); /* a copy without a state yet */
+    keep(0, RECORD_ROUND_NONE, 0, 0); /* rank 0 offers a copy that has no state yet */
     set(1);
     model_set();
     rig_until(&rig, rig.workers[0].backed_count == 1);
@@ -304,11 +304,12 @@ static void an_existing_copy_precedes_an_offer_of_a_new_one(void **state)
     assert_memory_equal(copy_of(1, 4), model, sizeof model);
 }
 
-/* Two ranks report a copy. One copy is old, because its rank has stopped storing copies. */
+/* Two ranks report a copy. One of these copies is old, because its rank has stopped storing
+ * copies. */
 static void of_two_ranks_that_claim_a_copy_the_newer_is_used(void **state)
 {
     lose_lane_after(4);
-    keep(0, 1, 4, 3); /* rank 0 claims a copy, but its memory has none */
+    keep(0, 1, 4, 3); /* rank 0 claims a copy, but its memory contains none */
     keep(1, 2, 4, 3);
     update(0, 5);
     update(1, 5);

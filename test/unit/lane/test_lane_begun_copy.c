@@ -97,8 +97,8 @@ static void no_rank_enters_after_a_round_known_only_from_a_copy(void **state)
     assert_int_equal(commits() + rig.workers[1].closed_count, 0);
 }
 
-/* Other pieces of the tensor may have missed the round. If they repeat it with other ranks, the
- * step would mix both sets. */
+/* Other pieces of the tensor may not have completed the round. If these pieces repeat the round
+ * with other ranks, the tensor's step would mix both sets of ranks. */
 static void after_a_change_of_ranks_no_word_ends_a_round_of_the_former_ranks(void **state)
 {
     lose_lane_behind_a_copy_that_begins();

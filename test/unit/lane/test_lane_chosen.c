@@ -113,7 +113,8 @@ static void expect_made(uint32_t rank, uint64_t round, float value)
     expect_has(rank, value);
 }
 
-/* Checks that the rank's announcement of `asked` is answered with the result of `round`. */
+/* Checks that the lane answers the rank's announcement of round `asked` with the result of
+ * `round`. */
 static void expect_late(uint32_t rank, uint64_t asked, uint64_t round, float value)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -382,7 +383,7 @@ static void a_set_other_than_that_of_a_lost_rank_disconnects_no_rank(void **stat
     choose(1, 1, 1 << 0 | 1 << 1);
     push(0, 1, 2);
     push(1, 1, 1000);
-    expect_made(0, 1, 2); /* the first two announcements make the set */
+    expect_made(0, 1, 2); /* the ranks of the first two announcements form the set */
     expect_late(1, 1, 1, 2);
 }
 
@@ -453,7 +454,7 @@ static void say_long(uint32_t rank, uint32_t id)
  * long chunks. */
 static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
 {
-    /* also tests a short piece, placed again with the length of the other one */
+    /* tests a short piece, too, which is placed again with the length of the long piece */
     start_elastic(terms);
     lane_drop(rig.lane, RIG_JOB, &piece, 1);
     spec.elements = LONG;

@@ -1,6 +1,6 @@
 /* Tests the rule that closes rounds on the leader lane of a job with backup workers (A96), on a
- * virtual clock: the events that the lane passes to the rule, and the time at which the lane closes
- * a round. test/unit/packer/ tests the rules themselves. */
+ * virtual clock: which events the lane passes to the rule, and when the lane closes a round.
+ * test/unit/packer/ tests the rules themselves. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "test/unit/lane/lane_rig.h"
@@ -54,7 +54,7 @@ static void start(struct backup_terms terms)
     rig.count = RANKS;
 }
 
-/* Announces the round, and returns when the lane has read the announcement. */
+/* Announces the round for the rank, and returns when the lane has read the announcement. */
 static void end(uint32_t rank, uint64_t round)
 {
     struct piece *hidden = piece_find(job_find(rig.lane, RIG_JOB), HIDDEN);
@@ -68,7 +68,7 @@ static void end(uint32_t rank, uint64_t round)
     rig_until(&rig, rank_said(&hidden->ranks[rank], round)->round == round);
 }
 
-/* The lane reads the sums before the next announcement of rank 0. */
+/* Sends sums of rank 0. The lane reads these sums before the next announcement of rank 0. */
 static void send_sums(uint64_t round, uint32_t inputs, double variance, double signal)
 {
     double mean = signal + variance / RANKS;
@@ -133,7 +133,7 @@ static void calm_rounds(uint64_t last)
 static void a_round_closes_when_no_further_gradient_is_worth_its_time(void **state)
 {
     start((struct backup_terms){.rule = BACKUP_TERMS_AUTO});
-    noise = 0; /* one gradient is as good as all */
+    noise = 0; /* without noise, one gradient is as good as all gradients */
     rig.clock_ns += NS_PER_S;
     for (uint64_t round = 1; round <= 3; round++)
         round_of_all(round);
@@ -262,7 +262,8 @@ static void the_sums_of_a_round_count_once(void **state)
     noise = 500;
     for (uint64_t round = 1; round <= 6; round++) {
         round_of_all(round);
-        send_sums(round, RANKS, 0, 1e6); /* would close the next round early */
+        /* these sums would make the rule close the next round early */
+        send_sums(round, RANKS, 0, 1e6);
     }
 }
 
@@ -277,7 +278,7 @@ static void a_dropped_piece_never_wakes_its_lane(void **state)
     assert_true(lane_next_ns(rig.lane) > 0);
     lane_drop(rig.lane, RIG_JOB, &piece, 1);
     assert_int_equal(lane_next_ns(rig.lane), 0);
-    send_sums(CALM, RANKS, 0, 1); /* the piece is dropped, so no rule gets these sums */
+    send_sums(CALM, RANKS, 0, 1); /* the piece was dropped, so no rule receives these sums */
     rig_settle(&rig);
     assert_false(rig.workers[0].is_closed);
 }

@@ -98,7 +98,8 @@ static void a_live_connection_hands_out_the_next_ticket(void **state)
     rig_start_job(&rig, kind, 2, 1, 10);
     struct record_connect next = rig.workers[0].next_ticket;
     assert_int_equal(next.rank, 0);
-    bool is_shm = strcmp(kind, "shm") == 0; /* otherwise the first connection may be dead (A69) */
+    /* over libfabric the first connection may be dead (A69) */
+    bool is_shm = strcmp(kind, "shm") == 0;
     assert_int_equal(try_ticket(2, &rig.workers[1].next_ticket, sizeof next), is_shm ? -EBUSY : 0);
 }
 
@@ -500,7 +501,7 @@ static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
 }
 
-/* All ranks have announced. One makes its memory unreadable before the round starts. */
+/* All ranks have announced. One rank makes its memory unreadable before the round starts. */
 static void a_piece_that_failed_before_its_round_began_can_be_dropped(void **state)
 {
     const uint32_t id = 1;
@@ -535,7 +536,8 @@ static void a_dropped_piece_that_fails_before_its_round_began_is_gone(void **sta
     rig_until(&rig, !lane_is_quiet(rig.lane));
     rig.workers[0].is_stopped = rig.workers[1].is_stopped = true;
     if (strcmp(kind, "ofi") == 0)
-        rig_settle(&rig); /* all announcements have arrived, but no input has been read */
+        /* at this point all announcements have arrived, but no input has been read */
+        rig_settle(&rig);
     lane_drop(rig.lane, RIG_JOB, &id, 1);
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, false, &piece, 1), -EAGAIN);
     rig_say(&rig, 0,

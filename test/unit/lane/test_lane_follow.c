@@ -1,6 +1,6 @@
 /* Tests pieces whose updates follow the sets of the job (A85, W22). The set of the job's round
- * makes the update, with the settings of its lowest rank. A rank outside the set gets an answer
- * only when it requests a result. The test acts as the leader lane. */
+ * makes the update, with the settings of its lowest rank. A rank outside the set (a taker) gets an
+ * answer only when it requests a result. The test acts as the leader lane. */
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"
@@ -176,7 +176,7 @@ static void the_settings_are_those_of_the_lowest_rank_of_the_set(void **state)
     push(0, 2, 1);
     push(1, 2, 1);
     push(2, 2, 1);
-    tell(1, &other); /* these settings count from the next announcement on */
+    tell(1, &other); /* these settings are valid from the next announcement on */
     rig_settle(&rig);
     choose(0, 1, 1 << 1 | 1 << 2);
     expect_commit(1, 2);
@@ -194,7 +194,7 @@ static void a_broadcast_is_a_round_of_all_ranks_and_none_of_the_job(void **state
         push(rank, 2, 1);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         expect_commit(rank, 2);
-    choose(0, 2, 1 << 1 | 1 << 2); /* this set arrives before the broadcast, which is no round of
+    choose(0, 2, 1 << 1 | 1 << 2); /* this set arrives before the broadcast, which is not a round of
                                     * the job */
     set(3);
     model_set();
@@ -332,7 +332,7 @@ static void an_answer_writes_to_no_state(void **state)
     push(1, 2, 1);
     expect_commit(0, 2);
     model_follow(UPDATE_MOMENTUM, 2, 1 << 0 | 1 << 1, &usual);
-    push(0, 3, 2); /* the open round knows its operation */
+    push(0, 3, 2); /* the open round has already fixed its operation */
     take_round(2, 2);
     expect_closed(2, 1, 2, 2);
     expect_parameters(2);
@@ -364,8 +364,8 @@ static void a_stopped_taker_delays_no_round(void **state)
     bool is_mapped = strcmp(kind, "shm") == 0;
     rig.workers[2].is_stopped = false;
     if (is_mapped)
-        return expect_closed(2, 1, 2, 2); /* the lane writes to mapped memory without help of the
-                                           * process */
+        return expect_closed(2, 1, 2, 2); /* the lane writes to mapped memory without any action of
+                                           * the process */
     expect_closed(2, 1, 2, 6);
     assert_int_equal(rig.workers[2].words_count, 1); /* of the broadcast */
     take_round(2, 6);
@@ -385,7 +385,7 @@ static void a_stopped_taker_delays_no_other_taker(void **state)
     expect_closed(1, 1, 3, 3);
     expect_parameters(1);
     rig.workers[2].is_stopped = false;
-    expect_closed(2, 1, 2, 2); /* the lane still has the state of the round before */
+    expect_closed(2, 1, 2, 2); /* the lane still has the state of the previous round */
 }
 
 static bool is_frozen(void)
@@ -486,7 +486,7 @@ static void move(void)
 static void a_new_owner_gets_the_round_of_the_job(void **state)
 {
     move();
-    take_round(2, 2); /* this request is the rank's standing at the new owner */
+    take_round(2, 2); /* at the new owner, this request also reports the last round of the rank */
     expect_closed(2, 1, 2, 2);
     expect_parameters(2);
     choose(0, 2, ALL);

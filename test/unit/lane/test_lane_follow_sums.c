@@ -1,6 +1,6 @@
-/* Tests pieces whose sums follow the sets of the job (A95, W22). The set of the job's round makes
- * the sum. A rank outside the set requests the result of every round, in order. The test acts as
- * the leader lane. */
+/* Tests pieces whose sums follow the sets of the job (A95, W22). The set of the job's round
+ * determines which gradients are summed. A rank outside the set requests the result of every round,
+ * in order. The test acts as the leader lane. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
 #include "svc/wire/terms.h"
@@ -56,7 +56,7 @@ static void choose(uint32_t by, uint64_t round, uint64_t ranks)
     assert_int_equal(fabric_send(rig.workers[by].conn, &chosen, sizeof chosen, NULL, 0), 0);
 }
 
-/* `root`: number of the round in the job. */
+/* Announces a round. `root` is the number of the round in the job. */
 static void say_of(uint32_t rank, uint64_t round, uint64_t root, uint8_t operation,
                    uint8_t standing)
 {
@@ -135,7 +135,7 @@ static void round_of_two(uint64_t round)
     expect_mean(1, round, TWO);
 }
 
-/* Runs a round of ranks 0 and 1. `of_job`: its number in the job. */
+/* Runs a round of ranks 0 and 1. `of_job` is the number of the round in the job. */
 static void round_of_two_from(uint64_t round, uint64_t of_job)
 {
     choose(0, of_job, TWO);
@@ -177,7 +177,8 @@ static void the_mean_is_over_the_set_and_not_over_all_ranks(void **state)
     expect_mean(0, 1, TWO);
     expect_mean(1, 1, TWO);
     rig_settle(&rig);
-    assert_int_equal(rig.workers[LATE].words_count, 0); /* no answer before the rank takes */
+    /* the rank gets no answer before it requests a result */
+    assert_int_equal(rig.workers[LATE].words_count, 0);
     take(LATE, 1);
     expect_taken(LATE, 1, 1, TWO);
     choose(1, 2, ALL);
@@ -315,7 +316,8 @@ static void other_types_than_floats_are_taken_too(void **state)
                              .word = 1,
                              .round = 1,
                              .root = 1,
-                             .elements = ELEMENTS, /* the memory of this number of floats */
+                             /* size of a memory area, as a number of floats */
+                             .elements = ELEMENTS,
                              .dtype = REDUCE_F64,
                              .operation = RECORD_SUM};
     struct say wish = give;
@@ -352,7 +354,7 @@ static void a_new_owner_has_all_stored_results(void **state)
     start(false);
     rounds_of_two(4);
     move(4);
-    for (uint64_t r = 2; r <= 4; r++) { /* the first request is also the rank's standing */
+    for (uint64_t r = 2; r <= 4; r++) { /* the first request also reports the rank's last round */
         take(LATE, r);
         expect_taken(LATE, (int)r - 1, r, TWO);
     }
@@ -401,7 +403,7 @@ static void hold(uint32_t rank, uint64_t round, uint64_t ranks)
     say(rank, round, RECORD_MEAN, RECORD_HOLDS);
 }
 
-/* The lane died after one rank had its word. */
+/* The lane died after one rank of the set had received its word. */
 static void a_new_owner_copies_a_result_to_the_ranks_of_its_set_only(void **state)
 {
     start(true);
@@ -420,10 +422,10 @@ static void a_new_owner_copies_a_result_to_the_ranks_of_its_set_only(void **stat
     round_of_two(3);
 }
 
-/* No announcement has sent the number of the open round in the job. */
+/* The announcements contain no number of the open round in the job. */
 static void a_new_owner_commits_a_round_again_to_a_rank_of_its_set(void **state)
 {
-    const uint64_t of_job = 7; /* the job's number of the tensor's round 2 */
+    const uint64_t of_job = 7; /* number in the job of the tensor's round 2 */
     start(true);
     choose(0, of_job, TWO);
     say_of(0, 2, of_job, RECORD_MEAN, RECORD_IDLE);

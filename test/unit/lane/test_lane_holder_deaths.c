@@ -1,6 +1,6 @@
-/* An owner or a holder of a copy dies at every step of a round and of a recovery (RULES.md of
- * svc/lane, A49; svc/wire, W20). The bits must always be the same. Over the network or with a
- * sanitizer only some steps are tested, with GRADPOOL_TEST_LONG all. */
+/* Kills the owner or a holder of a copy at every step of a round and of a recovery (RULES.md of
+ * svc/lane, A49; svc/wire, W20). The bits of the results must always be the same. Over the network
+ * or with a sanitizer only some steps are tested; with GRADPOOL_TEST_LONG all steps are tested. */
 #include "test/lib/extent.h"
 #include "test/unit/lane/holder_rig.h"
 
@@ -15,12 +15,13 @@
 
 #include <cmocka.h>
 
-#define STEPS_MOST 10000 /* more steps than any case has */
+#define STEPS_MOST 10000 /* number of steps that no case exceeds */
 
 static char landed[RANKS][BYTES];
 static bool has_heard[RANKS], has_result[RANKS];
 
-/* In each step the lane has one turn, then one worker or no worker polls. */
+/* Runs this number of steps. In each step the lane has one turn, and then one worker or no worker
+ * polls. */
 static void walk(uint32_t steps)
 {
     for (uint32_t step = 0; step < steps; step++) {
@@ -32,7 +33,7 @@ static void walk(uint32_t steps)
         rig.workers[i].is_stopped = false;
 }
 
-/* Returns whether all workers have the commit of the round. */
+/* Returns whether all workers have received the commit of the round. */
 static bool look_who_has_heard(uint64_t round)
 {
     bool have_all = true;
@@ -206,8 +207,8 @@ static void expect_next(uint64_t round)
     expect_kept(HOLDER, round);
 }
 
-/* A host fails with an owner and a rank, and the rank's gradient is lost. A result whose state is
- * not in the copy must not have reached any rank. */
+/* A host fails with an owner and a rank, and the rank's gradient is lost. No rank may have received
+ * a result whose state is not in the copy. */
 static bool owner_and_rank_die_in_round(uint32_t steps)
 {
     start_with_holder(3);
@@ -217,7 +218,8 @@ static bool owner_and_rank_die_in_round(uint32_t steps)
     bool is_over = look_who_has_heard(4);
     assert_true(!has_result[0] || has_heard[0]);
     if (has_heard[0])
-        model_update(UPDATE_ADAM, 4, &usual); /* mean of the gradients of both ranks */
+        /* the update uses the mean of the gradients of both ranks */
+        model_update(UPDATE_ADAM, 4, &usual);
     lose_lane();
     lane_set_elastic(rig.lane, RIG_JOB);
     regroup(1);

@@ -1,5 +1,6 @@
-/* Tests states with a copy on another aggregator (RULES.md of svc/lane, A49; svc/wire, W20): waits
- * for the holder of the copy, contents of the copy, and a new owner that starts from the copy. */
+/* Tests states with a copy on another aggregator (RULES.md of svc/lane, A49; svc/wire, W20): when
+ * rounds wait for the holder of the copy, what the copy contains, and how a new owner starts from
+ * the copy. */
 #include "test/unit/lane/holder_rig.h"
 #include "test/unit/skip.h"
 
@@ -50,7 +51,7 @@ static void no_round_is_committed_while_its_state_is_on_the_way(void **state)
 {
     start_with_holder(2);
     if (strcmp(kind, "shm") == 0)
-        return; /* a write to mapped memory has arrived at once */
+        return; /* a write to mapped memory is complete at once */
     rig.workers[HOLDER].is_stopped = true;
     announce_all(3);
     expect_waiting();
@@ -102,8 +103,8 @@ static void a_round_under_way_is_repeated_with_the_holders_next_connection(void 
     assert_int_equal(rig.failures, 0);
 }
 
-/* A page of the copy fails in the turn in which the lane also writes the stamp. The stamp follows
- * the page in memory (A7). */
+/* A page of the copy fails in the turn in which the lane also writes the stamp. In memory the stamp
+ * follows this page (A7). */
 static void a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp(void **state)
 {
     start_with_holder(3);
@@ -301,7 +302,7 @@ static void a_piece_without_parameters_needs_no_copy(void **state)
     keep(HOLDER);
     expect_figures(0, 1);
     lose_lane();
-    expect_figures(0, 0); /* the lane has no other figures */
+    expect_figures(0, 0); /* no other state counts as copied or as empty */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
     connect_holder(HOLDER);
@@ -335,8 +336,8 @@ static void a_piece_with_parameters_needs_a_copy_until_one_exists(void **state)
 
 /* ---- replica holders with false messages ---- */
 
-/* Expects the end of the holder's connection. The waiting round is completed after the holder has
- * connected again. */
+/* Expects the end of the holder's connection. The round that waits for the holder is completed
+ * after the holder has connected again. */
 static void expect_cut_off(void)
 {
     rig_until(&rig, rig.workers[HOLDER].is_closed);
@@ -360,7 +361,7 @@ static void a_holder_without_room_for_the_stamp_is_cut_off(void **state)
 {
     struct record_backup told = backup();
     start_with_holder(2);
-    /* the state alone would fit, but not its stamp */
+    /* the memory has room for the state, but not for its stamp */
     told.offset[1] = RIG_REGION_BYTES - STATE_BYTES;
     send_backup(HOLDER, &told);
     expect_cut_off();

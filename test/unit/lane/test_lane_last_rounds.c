@@ -1,6 +1,6 @@
-/* Tests rounds that a rank reported when it left an elastic job (A44 of svc/lane): if a remaining
- * rank announces such a round again, the rank keeps the result. Also tests the commits without
- * which a rank could not report its last round. */
+/* Tests rounds that a leaving rank of an elastic job has reported as committed (A44 of svc/lane):
+ * if a remaining rank announces such a round again, this rank keeps its result. Also tests the
+ * commits without which a rank could not report its last round. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
@@ -69,7 +69,8 @@ static void say(uint32_t rank, uint64_t round, uint8_t operation, uint8_t standi
                          .epoch = epoch,
                          .has_no_input = is_taken || is_idle,
                          .has_no_output = is_idle || (operation == RECORD_BROADCAST && rank == 0),
-                         /* a lane reads the payload, and not the memory of a stopped rank */
+                         /* the lane reads an inline payload, but not the memory of a stopped
+                          * rank */
                          .is_inline = standing == RECORD_ANNOUNCE && !is_taken && !is_mapped()});
 }
 
@@ -205,7 +206,7 @@ static void a_rank_in_the_next_round_needs_no_commit_in_a_job_of_fixed_ranks(voi
     assert_int_equal(rig.workers[2].commits_count, 0);
 }
 
-/* Takes `count` events of a worker that is stopped otherwise. */
+/* Handles `count` events of a worker that is otherwise stopped. */
 static void take_events(uint32_t rank, int count)
 {
     struct rig_worker *w = &rig.workers[rank];
@@ -241,7 +242,7 @@ static void a_commit_that_was_not_sent_in_time_does_not_refuse_a_round(void **st
     for (uint32_t rank = 0; rank < RANKS; rank++)
         announce(rank, 1, RECORD_SUM, 2);
     while (!has_commit(0, 1)) {
-        take_events(2, 1); /* room for one record: the word */
+        take_events(2, 1); /* frees space for one record: the word */
         rig_settle(&rig);
     }
     for (uint32_t rank = 0; rank < RANKS; rank++)
@@ -302,7 +303,8 @@ static void a_rank_beyond_a_reported_round_gets_its_commit_before_a_stopped_rank
         expect(rank, 2, 2);
 }
 
-/* Each rank announces the reported round, and has no COMMIT of the round before, either. */
+/* Each rank announces the reported round again, and has not received the COMMIT of the previous
+ * round, either. */
 static void a_reported_round_is_not_repeated_by_ranks_that_keep_the_round_before(void **state)
 {
     start(0);

@@ -23,8 +23,9 @@
 #define ELEMENTS (100000 / TRANSFER_SHORTER) /* two chunks */
 #define PIECE 2
 #define RANKS 4
-#define AGAIN RANKS                   /* worker of the rig for the second connection of rank 1 */
-#define TOO_LONG_NS (101 * NS_PER_MS) /* an answer without progress may be given up */
+#define AGAIN RANKS /* worker of the rig for the second connection of rank 1 */
+/* time after which an answer without progress may be given up */
+#define TOO_LONG_NS (101 * NS_PER_MS)
 
 static const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
 static const char *kind;
@@ -102,7 +103,7 @@ static void expect(uint32_t rank, uint64_t round)
     }
 }
 
-/* Makes the next round. Its mean is the number of the round. */
+/* Makes the next round, whose mean is the number of the round. */
 static void make_round(void)
 {
     rounds++;
@@ -142,7 +143,7 @@ static void a_stopped_late_rank_delays_no_round(void **state)
     while (rounds < 6)
         make_round();
     expect_closed(1, 1);
-    push(1, 2, 1000); /* the rank continues behind its result, and is late again */
+    push(1, 2, 1000); /* the rank continues with the round after its result, and is late again */
     rig_until(&rig, rig.workers[1].closed_count == 2);
     assert_int_equal(rig.workers[1].closed[1].round, 6);
     expect(1, 6);
@@ -177,7 +178,8 @@ static void an_answer_whose_last_chunk_is_posted_is_kept(void **state)
     expect(3, rig.workers[3].closed[0].round);
 }
 
-/* Both late ranks are in the middle of an answer: rank 1 receives round 1, rank 3 round 2. */
+/* Stops both late ranks in the middle of an answer: rank 1 receives the result of round 1, rank 3
+ * the result of round 2. */
 static void stop_both(void)
 {
     make_round();
@@ -259,7 +261,7 @@ static void leave(uint32_t rank)
     assert_int_equal(fabric_send(rig.workers[rank].conn, &record, sizeof record, NULL, 0), 0);
 }
 
-/* The round needs three ranks, two of which leave with its result. */
+/* The round needs three ranks, of which two leave with its result. */
 static void a_rank_that_announces_a_round_in_progress_is_late_after_others_have_left(void **state)
 {
     rig.workers[2].is_stopped = true;

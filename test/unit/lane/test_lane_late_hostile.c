@@ -116,13 +116,14 @@ static void two_announcements_of_a_rank_outside_two_sets(void **state)
     push(1, OTHER, 1, 1000);
     push(1, OTHER, 2, 1000);
     rig_settle(&rig);
-    push(1, PIECE, 1, 1000); /* is late: receives a result, and stops */
+    push(1, PIECE, 1, 1000); /* this late rank receives a result, and stops */
     rig.workers[1].is_stopped = true;
     rig_settle(&rig);
     assert_true(answer_to(1)->is_posted);
     make_round(OTHER);
     make_round(OTHER);
-    assert_int_equal(the_piece(OTHER)->late, 1); /* the second announcement has no answer */
+    /* the lane has not answered the second announcement */
+    assert_int_equal(the_piece(OTHER)->late, 1);
     rig.workers[1].is_stopped = false;
     rig_until(&rig, the_piece(PIECE)->late == 0 && the_piece(OTHER)->late == 0);
 }
@@ -136,8 +137,7 @@ static void flush_stopped(uint32_t rank)
     rig_settle(&rig);
 }
 
-/* The same with QUORUM_FIRST: HOLDS of the round in progress is accepted from a rank that is
- * late. */
+/* With QUORUM_FIRST, too, HOLDS for the round in progress is accepted from a late rank. */
 static void a_late_rank_that_says_holds_during_the_next_round(void **state)
 {
     start_with(first_two, 15 * CHUNK, 2);
@@ -184,7 +184,7 @@ static void two_late_ranks_that_need_longer_than_the_patience_for_a_chunk(void *
     print_message("slot %zu bytes, result %llu bytes\n",
                   serving_slot_bytes(job_find(rig.lane, RIG_JOB)),
                   (unsigned long long)elements * sizeof(float));
-    /* both make progress all the time: between two rounds each link takes one chunk */
+    /* both ranks make progress all the time: between two rounds each link transfers one chunk */
     for (int k = 0; k < 200; k++) {
         rig.clock_ns += TOO_LONG_NS;
         make_round(PIECE);
@@ -261,7 +261,8 @@ static void check_values(uint32_t rank, uint64_t round)
     }
 }
 
-/* At CLOSED all values must be of the round that the lane has named. No word comes before. */
+/* When CLOSED arrives, all values must belong to the round that the lane has named. No word may
+ * have arrived before. */
 static void look(uint32_t rank)
 {
     struct rig_worker *w = &rig.workers[worker_of[rank]];
@@ -290,7 +291,7 @@ static void late_push(uint32_t rank)
 
 /* State of a random case. */
 static bool is_held;    /* the piece is released */
-static uint64_t opened; /* newest round that ranks 0 and 2 have announced */
+static uint64_t opened; /* number of the newest round that ranks 0 and 2 have announced */
 
 static void begin_case(void)
 {

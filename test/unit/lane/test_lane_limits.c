@@ -1,5 +1,5 @@
-/* Tests limits of jobs in a lane: own memory, and memory shared by workers. A job beyond a limit
- * gets an error. Other jobs are not affected. Uses shared memory and libfabric. */
+/* Tests limits of jobs in a lane: memory of the lane, and memory that workers share. A job beyond a
+ * limit gets an error. Other jobs are not affected. Uses shared memory and libfabric. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/wanted.h"
@@ -87,7 +87,8 @@ static void pieces_use_the_memory_that_the_lane_reports(void **state)
     assert_true(held() - before <= said + said / 3); /* the allocator rounds up */
 }
 
-/* The control thread prepares memory for the arrays that the lane allocates, and for no others. */
+/* The control thread prepares memory for the arrays that the lane allocates, and for no other
+ * arrays. */
 static void arrays_are_wanted_for_results_that_a_piece_stores(void **state)
 {
     static const struct lane_terms terms[] = {
@@ -119,14 +120,15 @@ static void earlier_pieces_stay_after_a_refusal(void **state)
     rig_start_job(&rig, kind, 2, 3, 4);
     one_round(1);
     lane_set_memory_limit(rig.lane, held() + MIB);
-    assert_int_equal(place(RIG_JOB, 2, 1, 20000), -ENOSPC); /* the first three are already placed */
+    /* the first three pieces are already placed */
+    assert_int_equal(place(RIG_JOB, 2, 1, 20000), -ENOSPC);
     one_round(2);
     assert_int_equal(place(RIG_JOB, 2, 4, 5), 0);
 }
 
 static bool is_mapped(void) { return strcmp(kind, "shm") == 0; }
 
-/* An admitted job keeps its reserved memory, even if other jobs allocate all of the rest. */
+/* An admitted job keeps its reserved memory, even if other jobs allocate all other memory. */
 static void room_for_a_window_is_reserved_from_the_first_connection_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -179,7 +181,7 @@ static void a_worker_without_memory_for_a_window_is_refused(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 1, 1, 1, 4, false);
-    /* sums of this number of ranks need several passes, mapped or not */
+    /* a sum of this number of ranks needs several passes, over mapped memory and over a network */
     rig_place(&rig, 9, 9, 1, 1, 4, false);
     rig_place(&rig, 10, 9, 1, 1, 4, false);
     rig_place(&rig, 11, 9, 1, 1, 4, false);
@@ -283,7 +285,7 @@ static void lending_more_bytes_than_the_job_may_fails_only_this_job(void **state
     one_round(1);
 }
 
-/* Shares one more region. Does not wait until the lane knows it. */
+/* Shares one more region. Does not wait until the lane knows the region. */
 static void lend(struct rig_worker *w, uint32_t id)
 {
     assert_int_equal(fabric_lend(w->conn, &w->region, id), 0);

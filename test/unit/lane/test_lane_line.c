@@ -91,7 +91,7 @@ static void an_entry_alone_never_waits(void **state)
         assert_int_equal(turn(cost_ns), 0);
 }
 
-/* Two entries always have work. A third one needs a short turn now and then. */
+/* Two entries always have work. A third entry sometimes needs a short turn. */
 static void a_light_entry_is_next_when_it_arrives(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 10};
@@ -107,7 +107,7 @@ static void a_light_entry_is_next_when_it_arrives(void **state)
     }
 }
 
-/* After a pause an entry is first only as long as one that always uses little time. */
+/* After a pause an entry has priority only for as long as an entry that always uses little time. */
 static void an_entry_that_pauses_gets_no_more_time_than_others(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 90};

@@ -100,8 +100,8 @@ static void a_frozen_piece_keeps_announcements_and_answers_queries(void **state)
     expect(&moving.from, 0, 9);
 }
 
-/* Rank 0 is in the set of round 1, whose COMMIT it has not received before the move, and it is
- * stopped until round 3 has closed without it. Its values are still those of round 1. */
+/* Rank 0 is in the set of round 1, whose COMMIT it has not received before the move, and is stopped
+ * until round 3 has closed without this rank. The rank's values are still those of round 1. */
 static void a_rank_with_a_result_is_told_the_round_of_this_result(void **state)
 {
     const struct rig_worker *late = &moving.to.workers[0];
@@ -119,7 +119,8 @@ static void a_rank_with_a_result_is_told_the_round_of_this_result(void **state)
     stand(&moving.to, 0, 1, RECORD_HOLDS);
     rig_until(&moving.to, late->closed_count == 1);
     assert_int_equal(late->closed[0].round, 1);
-    push(&moving.to, 0, 2, 1000); /* the rank continues behind its result, and is late */
+    /* the rank continues with the round after its result, and is late again */
+    push(&moving.to, 0, 2, 1000);
     rig_until(&moving.to, late->closed_count == 2);
     assert_int_equal(late->closed[1].round, 3);
     expect(&moving.to, 0, 8);
@@ -209,7 +210,7 @@ static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
     note_round(second, 990);
     for (uint64_t begun_ns = 1000; begun_ns < 1003; begun_ns++)
         note_round(second, begun_ns);
-    note_round(first, 1080); /* in the middle of an iteration */
+    note_round(first, 1080); /* this round starts in the middle of an iteration */
     assert_int_equal(lane_wish(lane, RIG_JOB, both, 2, 1081, &wish), 0);
     assert_int_equal(lane_may_release(lane, RIG_JOB, both, 2, &wish, 1082), 0);
     note_round(second, 1090);
@@ -264,7 +265,7 @@ static void a_rank_with_a_result_continues_with_its_announcement(void **state)
     assert_int_equal(moving.to.workers[0].commits_count, 1);
 }
 
-/* The rank has received the commit of neither round 1 nor round 2, which are both committed. */
+/* Rounds 1 and 2 are committed, but the rank has received neither commit. */
 static void a_rank_with_the_result_of_the_round_before_learns_of_the_last_round(void **state)
 {
     moving_start(2, SHORT, (struct lane_terms){0});

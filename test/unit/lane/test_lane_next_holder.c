@@ -90,8 +90,8 @@ static void without_a_holder_rounds_go_on(void **state)
     assert_memory_equal(rig_input(&rig, HOLDER, halves[0]), kept, sizeof kept);
 }
 
-/* Between the copy and the next round only one half has a state, with update count 6. The count of
- * the unused half is 0. Both counts are equal modulo 3. */
+/* Between the copy and the next round only one half of the copy has a state, whose update count is
+ * 6. The update count of the unused half is 0. Modulo 3 these counts are equal. */
 static void the_update_count_of_a_state_is_the_one_of_its_half(void **state)
 {
     start_with_holder(6);
@@ -166,8 +166,8 @@ static void a_holder_lost_during_the_write_of_the_state_gets_the_state_again(voi
     expect_kept(OTHER, 4);
 }
 
-/* At most eight holders of a job may be connected to a lane. In time the lane disconnects a former
- * holder to make room for the named one. */
+/* At most eight holders of a job may be connected to a lane. After some time the lane disconnects a
+ * former holder, so that the named holder can connect. */
 static void a_ninth_holder_waits_until_another_is_disconnected(void **state)
 {
     enum { FIRST = OTHER, NINTH = OTHER + 7 };
@@ -190,7 +190,7 @@ static void a_ninth_holder_waits_until_another_is_disconnected(void **state)
     expect_kept(NINTH, 3);
 }
 
-/* The holder has detected the end of its connection. The lane may detect it much later. */
+/* The holder has detected the end of its connection. The lane may detect this end much later. */
 static void a_holder_that_connects_a_second_time_begins_anew(void **state)
 {
     start_with_holder(2);
@@ -246,7 +246,7 @@ static void a_holder_may_come_before_the_state_is_handed_over(void **state)
     expect_kept(HOLDER, 6);
 }
 
-/* A state that moved to the new owner counts like one that it has read from a copy. */
+/* A state that moved to the new owner counts like a state that the owner has read from a copy. */
 static void a_state_that_is_handed_over_makes_the_next_holder_count(void **state)
 {
     struct lane_standing standing;
@@ -277,7 +277,7 @@ static void a_round_without_its_holder_is_not_finished_for_a_move(void **state)
     expect_kept(HOLDER, 4);
 }
 
-/* The holder is lost after the word of the result was sent. */
+/* The holder is lost after the lane has sent the word of the result. */
 static void a_rank_with_an_unfinished_result_lends_its_gradient_again(void **state)
 {
     struct lane_standing standing;
@@ -368,7 +368,7 @@ static void a_result_that_is_copied_is_copied_again_when_the_holder_goes(void **
     expect_kept(HOLDER, 4);
 }
 
-/* The tensor is undeclared, and the holder is informed at the same time. */
+/* The tensor is undeclared at the moment at which the holder is informed. */
 static void a_piece_may_be_dropped_while_its_next_copy_is_made(void **state)
 {
     start_with_holder(3);
@@ -451,7 +451,7 @@ static void a_copy_of_a_received_state_is_whole_only_with_its_holder(void **stat
     keep(HOLDER);
     rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     expect_filled(HOLDER, 4);
-    name(0, false); /* from now on the piece should have no copy */
+    name(0, false); /* from here on the piece should have no copy */
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), 0);
     lane_drop(rig.lane, RIG_JOB, pieces, 1);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);
@@ -519,7 +519,8 @@ static void a_leave_during_a_copy_ends_the_rounds_that_wait_for_the_rank(void **
     expect_hopeless();
 }
 
-/* The result contained the rank's gradient. A repeated round without it would differ. */
+/* The result contained the rank's gradient. A repeated round without this gradient would have
+ * another result. */
 static void a_round_is_not_made_again_without_a_rank_that_has_left(void **state)
 {
     start_with_holder(3);

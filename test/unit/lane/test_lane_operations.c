@@ -102,7 +102,7 @@ static void say_halves(uint32_t rank, uint8_t operation, uint64_t round, uint16_
 {
     uint16_t *input = (uint16_t *)rig_input(&rig, rank, 0);
     input[0] = input[1] = bits;
-    rig_say(&rig, rank, /* two halves have the length of one float */
+    rig_say(&rig, rank, /* in this case two halves (f16) have the length of one float */
             (struct say){.piece = 2,
                          .word = 100 + rank,
                          .round = round,
@@ -116,7 +116,8 @@ static void halves_are_summed_in_float_and_rounded_once(void **state)
     rig_start_job(&rig, kind, RANKS, 1, 10);
     rig_place_piece(&rig, RANKS, (struct lane_piece){.id = 2, .dtype = REDUCE_F16, .elements = 2},
                     false);
-    say_halves(0, RECORD_SUM, 1, 0x6800); /* 2048; adding one needs a bit that f16 lacks */
+    /* the f16 number 2048; the sum with 1 needs a bit that f16 lacks */
+    say_halves(0, RECORD_SUM, 1, 0x6800);
     say_halves(1, RECORD_SUM, 1, 0x3c00); /* the value 1 */
     say_halves(2, RECORD_SUM, 1, 0x3c00);
     expect_commits(1);
@@ -227,7 +228,8 @@ static void blocks_that_are_not_all_lent_are_refused(void **state)
     assert_int_equal(rig.workers[0].error.code, -EFAULT);
     rig_say(&rig, 0,
             (struct say){.piece = 1, .round = 1, .elements = 1u << 19, .operation = RECORD_GATHER});
-    rig_until(&rig, rig.workers[0].errors_count == 2); /* sends one block instead of three */
+    /* the rank has sent one block instead of three */
+    rig_until(&rig, rig.workers[0].errors_count == 2);
     assert_int_equal(rig.workers[0].error.code, -EMSGSIZE);
 }
 
@@ -331,7 +333,8 @@ static void a_leaver_ends_no_round_of_a_set_without_it(void **state)
 
 /* --- W5 --- */
 
-/* One rank has its part in the landing area, another has not. The parts of all ranks differ. */
+/* One rank has received its result in its landing area, another rank has not. Each rank gets
+ * another result. */
 static void a_new_owner_repeats_results_that_differ_between_ranks(void **state)
 {
     rig_start(&rig, kind);

@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define JOBS 3
-#define CHUNK 65536 /* number of elements in 256 KiB */
+#define CHUNK 65536 /* number of elements of a chunk of 256 KiB */
 #define LONGEST (16 * CHUNK)
 
 static struct rig rig;
@@ -99,7 +99,8 @@ static void a_fair_lane_serves_a_short_job_in_its_share(void **state)
     push_all(chunks);
     while (landed(2) < 4)
         turn();
-    assert_true(landed_at_all() <= 3 * 4 + 3); /* the same turn also has other work */
+    /* within the same turn the lane also did other work */
+    assert_true(landed_at_all() <= 3 * 4 + 3);
 }
 
 static void with_fifo_the_first_job_is_served_to_its_end(void **state)
@@ -186,7 +187,7 @@ static void a_job_that_changes_its_tenant_in_the_line_is_not_lost(void **state)
 #define WIDE 12
 #define WIDE_ELEMENTS (1u << 18)
 
-/* the limit of a turn is so short that a turn ends after each step */
+/* the time limit of a turn is so short that a turn ends after each step */
 static void a_chunk_of_a_wide_sum_is_bounded_over_all_ranks(void **state)
 {
     uint32_t landed_elements = 0;

@@ -1,5 +1,5 @@
-/* Tests which announcements make a round (svc/wire/README.md, W12 and W13), with exact records in
- * both directions. Values are small integers, so sums are exact. */
+/* Tests which announcements make a round (svc/wire/README.md, W12 and W13), and compares all fields
+ * of the records in both directions. Values are small integers, so sums are exact. */
 #include "svc/lane/job/table.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -72,8 +72,8 @@ static void expect_commit(uint32_t rank, int count, uint64_t round, float value)
     expect(rank, value);
 }
 
-/* Checks that the worker's announcement under `word` was answered with the result of `round` and
- * CLOSED, without a word. */
+/* Checks that the lane has answered the worker's announcement with `word` by the result of `round`
+ * and CLOSED, without a word. */
 static void expect_closed(uint32_t rank, int count, uint32_t word, uint64_t round, float value)
 {
     struct rig_worker *w = &rig.workers[rank];
@@ -140,7 +140,8 @@ static bool has_commit(uint32_t rank, uint64_t round)
     return w->commits_count > 0 && w->commits[w->commits_count - 1] == round;
 }
 
-/* A stopped rank takes no word, so over a network a word for it would end no round. */
+/* A stopped rank receives no word, so over a network a round that waited for such a word would not
+ * end. */
 static void a_stopped_late_rank_delays_no_round_of_a_tensor_without_elements(void **state)
 {
     struct rig_worker *late = &rig.workers[1];
@@ -470,7 +471,7 @@ static void with_stale_one_no_rank_is_more_than_one_round_ahead(void **state)
     expect_commit(0, 1, 1, 1);
     add(0, 2, 2);
     expect_commit(0, 2, 2, 3);
-    add(0, 3, 4); /* two rounds ahead of rank 1, which has sent none */
+    add(0, 3, 4); /* this round is two rounds ahead of rank 1, which has announced none */
     rig_settle(&rig);
     assert_int_equal(rig.workers[0].commits_count, 2);
     add(1, 1, 10);

@@ -1,5 +1,5 @@
-/* Tests how a new owner finds the round of a piece (W5), with standings in every order. Uses shared
- * memory and libfabric. */
+/* Tests how a new owner finds the round of a piece (W5), with the ranks' reports of their last
+ * round (standings) in every order. Uses shared memory and libfabric. */
 #include "test/unit/lane/lane_rig.h"
 
 #include <errno.h>
@@ -50,7 +50,8 @@ static void a_new_owner_sums_again_when_no_rank_has_the_result(void **state)
 static void a_new_owner_copies_a_result_that_a_rank_holds(void **state)
 {
     start_recovering(3, 100);
-    rig_landing(&rig, 1, 0)[7] = 42.0f; /* a changed input: the lane must not sum it again */
+    /* changes the input, because the lane must not sum the input again */
+    rig_landing(&rig, 1, 0)[7] = 42.0f;
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 10, .round = 5, .elements = 100});
     rig_say(&rig, 1,
             (struct say){
@@ -200,7 +201,8 @@ static void a_round_whose_result_all_ranks_have_is_committed(void **state)
     assert_int_equal(rig.workers[0].words_count, 1);
 }
 
-/* The other rank has the COMMIT of round 6. This rank has the result, but its word was lost. */
+/* The other rank has the COMMIT of round 6. This rank has the result of round 6, but the word for
+ * this result was lost. */
 static void a_rank_with_a_result_is_not_two_rounds_behind(void **state)
 {
     start_recovering(2, 100);
@@ -268,7 +270,7 @@ static void ranks_that_hold_results_of_different_operations_do_no_harm(void **st
     rig_until(&rig, lane_is_quiet(rig.lane));
 }
 
-/* No rank has announced the round, so the round does not start, even when a set is chosen. */
+/* No rank has announced the round, so the round does not start, even if a set was chosen. */
 static void a_standing_alone_starts_no_round(void **state)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = 1, .ranks = {1}};
@@ -316,7 +318,7 @@ static void the_running_sum_of_a_rank_is_no_result_for_others(void **state)
     }
     rig_until(&rig, rig.workers[0].commits_count == 1 && rig.workers[1].commits_count == 1);
     float sum = rig_landing(&rig, 1, 0)[7];
-    /* the sum contains this rank's gradient, and perhaps the other rank's earlier one */
+    /* the sum contains this rank's gradient, and perhaps an earlier gradient of the other rank */
     assert_true(sum == 2.0f || sum == 3.0f);
     rig_say(&rig, 0, (struct say){.piece = 1, .word = 20, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 2);

@@ -195,7 +195,8 @@ static void a_round_with_a_result_keeps_its_result(void **state)
     do_round(1, 7, 6);
     kill_worker(2);
     regroup(3, 4);
-    rig_landing(&rig, 0, 0)[7] = 42; /* a changed input: the lane must not sum it again */
+    /* changes the input, because the lane must not sum the input again */
+    rig_landing(&rig, 0, 0)[7] = 42;
     stand(0, 1, RECORD_HOLDS);
     stand(1, 1, RECORD_ANNOUNCE);
     expect_commit(0, 1);
@@ -377,7 +378,7 @@ static void a_repeated_step_starts_from_the_parameters_before_the_step(void **st
     expect_commit(1, 2);
     kill_worker(2);
     regroup(3, 4);
-    update(3, 2, 40); /* another piece of the tensor is a round behind */
+    update(3, 2, 40); /* another piece of the tensor is one round behind */
     expect_commit(0, 2);
     expect_commit(1, 2);
     expect(1, 80);
@@ -438,7 +439,7 @@ static void a_copy_stays_with_its_rank_and_moves_when_the_rank_has_left(void **s
     expect_copy(2, 2, 90);
     kill_worker(0);
     regroup(6, 1);
-    offer(1); /* the rank after the lost one */
+    offer(1); /* the next rank after the lost rank */
     offer(2);
     update(6, 3, 20);
     expect_commit(2, 3);
@@ -475,7 +476,7 @@ static void replace_by_who_has_room(void)
     rig_connect(&rig, 3, RIG_JOB, 3);
     offer(3);
     stand(3, 0, RECORD_ENTERS);
-    stand(0, 2, RECORD_HOLDS); /* the only rank with the result, and without a commit */
+    stand(0, 2, RECORD_HOLDS); /* this rank alone has the result, and has no commit */
     stand(1, 2, RECORD_ANNOUNCE);
 }
 

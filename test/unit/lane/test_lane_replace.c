@@ -23,7 +23,7 @@
 
 #define SHORT 100
 #define LONG (1u << 18)
-/* later connections of rank 0 are workers 2 and 3 of the rig */
+/* Later connections of rank 0 are workers 2 and 3 of the rig. */
 #define AGAIN 2
 #define ONCE_MORE 3
 
@@ -117,7 +117,8 @@ static void a_round_under_way_is_done_again(void **state)
     rig_start_job(&rig, "ofi", 2, 1, LONG);
     say(0, RECORD_ANNOUNCE, 1, LONG);
     rig_settle(&rig);
-    rig.workers[0].is_stopped = true; /* the lane starts to read, and gets no answer */
+    /* while the rank is stopped, the lane starts to read, and gets no answer */
+    rig.workers[0].is_stopped = true;
     say(1, RECORD_ANNOUNCE, 1, LONG);
     come_back();
     say(AGAIN, RECORD_ANNOUNCE, 1, LONG);
@@ -290,7 +291,8 @@ static int lost_ranks(void)
 static void lose_connection(void)
 {
     reset_oldest();
-    rig.workers[0].is_stopped = true; /* the socket of rank 0 is no longer connected */
+    /* rank 0 does not run, and its socket is no longer connected */
+    rig.workers[0].is_stopped = true;
     rig_until(&rig, lost_ranks() == 1);
     assert_int_equal(rig.failures, 1); /* the coordinator has received the failure */
 }

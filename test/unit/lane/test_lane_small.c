@@ -1,6 +1,6 @@
 /* Tests many small pieces at once. Over libfabric, enough pieces must be in transfer at the same
- * time, in limited memory, and short payloads wait in the job's inbox. Shared memory needs neither
- * transfers nor an inbox. */
+ * time, although memory is limited, and short payloads must wait in the job's inbox. Shared memory
+ * needs neither transfers nor an inbox. */
 #include "svc/lane/types.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -16,7 +16,8 @@
 #define SMALL 100 /* number of elements of a small piece */
 #define STRIDE 4096u
 #define MIB (1u << 20)
-#define LONG_WINDOW (5 * MIB / TRANSFER_SHORTER) /* transfers for long chunks of a job */
+/* number of transfers that a job may use for long chunks */
+#define LONG_WINDOW (5 * MIB / TRANSFER_SHORTER)
 
 static const char *kind;
 static struct rig rig;
@@ -72,7 +73,8 @@ static void check(uint32_t i, uint32_t first, uint32_t count, uint64_t round, ui
     }
 }
 
-/* Performs a round of all pieces. Rank 0 announces all pieces before rank 1 announces the first. */
+/* Performs a round of all pieces. Rank 0 announces all pieces before rank 1 announces its first
+ * piece. */
 static void one_round(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before[2] = {rig.workers[0].commits_count, rig.workers[1].commits_count};

@@ -209,7 +209,7 @@ static void settings_move_along(void **state)
 {
     start_elastic(3);
     move_elastic(3);
-    lose(to, 0); /* this rank never connected to this lane */
+    lose(to, 0); /* this rank has never connected to this lane */
     lose(alone, 0);
     train_again(to, 0, 4);
     train_again(alone, 0, 4);
@@ -268,7 +268,7 @@ static void the_slowest_rank_is_known_before_its_announcement(void **state)
     push(from, 0, 2, 1);
     expect_commit(from, 0, 2);
     moving_move(2);
-    push(to, 0, 3, 1); /* two rounds ahead of rank 1 */
+    push(to, 0, 3, 1); /* this round is two rounds ahead of rank 1 */
     rig_settle(to);
     assert_int_equal(to->workers[0].words_count, 0);
     push(to, 1, 1, 10);
@@ -308,7 +308,7 @@ static void the_next_lane_answers_late_ranks_of_a_released_piece(void **state)
     assert_int_equal(moving_hand_over(), 1);
     stand(to, 1, 1, RECORD_ANNOUNCE);
     expect_closed(to, 1, 1, 8);
-    lane_thaw(from->lane, RIG_JOB, moved, 1); /* like after a move that is aborted */
+    lane_thaw(from->lane, RIG_JOB, moved, 1); /* thaws the piece, as after an aborted move */
     expect_closed(from, 1, 1, 8);
 }
 
@@ -379,7 +379,7 @@ static void a_failure_moves_along(void **state)
     expect_error(to, 1, -EINVAL);
 }
 
-/* The former lane reported the failure under a word that is no longer in use. */
+/* The former lane has reported the failure with a word that is no longer in use. */
 static void a_worker_gets_a_failure_in_any_state_of_its_round(void **state)
 {
     moving.spec =
@@ -388,7 +388,7 @@ static void a_worker_gets_a_failure_in_any_state_of_its_round(void **state)
     stand(from, 0, 1, RECORD_IDLE);
     stand(from, 1, 1, RECORD_HOLDS);
     expect_error(from, 1, -EOWNERDEAD);
-    moving_move(1); /* the sum contains no rank's contribution */
+    moving_move(1); /* no rank has contributed to the sum */
     stand(to, 1, 1, RECORD_HOLDS);
     expect_error(to, 1, -EOWNERDEAD);
 }
@@ -541,7 +541,7 @@ static void an_install_is_all_or_nothing(void **state)
     assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, rounds, 2), -EBUSY);
 }
 
-/* A header with a changed byte is refused, or is a state that the lane can use. */
+/* The lane must refuse a header with a changed byte, or be able to use the changed state. */
 static void no_byte_of_a_state_does_harm(void **state)
 {
     static char bad[LANE_STATE_HEAD_BYTES + BYTES];

@@ -1,5 +1,5 @@
 /* Tests that after its first rounds a lane allocates nothing (A11), neither from its arena nor from
- * the C library. The same holds for the fabrics of both sides. Linked with --wrap for both
+ * the C library. The fabrics of both sides allocate nothing, either. Linked with --wrap for both
  * allocators, so allocations of libraries are not detected. */
 #include "svc/lane/memory/arena.h"
 #include "svc/lane/round/tracing.h"
@@ -118,7 +118,7 @@ static void inline_tensors_are_summed_without_an_allocation(void **state)
     check_steady(16, 1000, strcmp(kind, "ofi") == 0);
 }
 
-/* The ring stores all rounds during the recording, and none afterwards. */
+/* The timeline's ring stores all rounds during the recording, and no rounds afterwards. */
 static void recorded_rounds_are_summed_without_an_allocation(void **state)
 {
     enum { PIECES = 4, ALL = PIECES * (WARM_ROUNDS + ROUNDS) };

@@ -1,6 +1,6 @@
-/* Tests a rank that has pushed, and then does not answer reads of its memory. The lane names this
- * rank to other ranks, and to a coordinator that moves pieces of the job (RULES.md of svc/lane,
- * A79). Uses only a network, because shared memory always answers. */
+/* Tests a rank that has announced its gradient, and then does not answer reads of its memory. The
+ * lane names this rank to other ranks, and to a coordinator that moves pieces of the job (RULES.md
+ * of svc/lane, A79). Uses only a network, because shared memory always answers. */
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"
@@ -30,7 +30,7 @@ static void stop_in_mid_read(void)
                         job_find(rig.lane, RIG_JOB)->workers[1].posted > 0);
 }
 
-/* Makes the last answer of each worker ten seconds old. */
+/* Moves the time of the last answer of each worker ten seconds back. */
 static void pass_time(void)
 {
     for (uint32_t i = 0; i < 3; i++)

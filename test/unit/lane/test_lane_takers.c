@@ -1,6 +1,6 @@
 /* Tests the leader lane of a job with backup workers (A87, W22). A round waits for a rank that
- * still fetches the result of two rounds before. A rank that reports a fetched result gets an
- * answer. */
+ * still fetches the result of the round two rounds before. A rank that reports a fetched result
+ * gets an answer. */
 #include "svc/base/clock.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
@@ -24,7 +24,7 @@
 
 static const char *kind;
 static struct rig rig;
-static uint32_t lag; /* 0: the lanes of the job update parameters */
+static uint32_t lag; /* value 0: the lanes of the job update parameters */
 
 static int stop(void **state)
 {
@@ -263,7 +263,8 @@ static void a_rank_that_announces_holds_all_rounds_before(void **state)
     rig_until(&rig, rig.workers[1].closed_count == 1);
     report(1, 1);
     close_round(2);
-    close_round(3); /* rank LATE was in the set of round 1, and needs no stored result of it */
+    /* rank LATE was in the set of round 1, so it needs no stored result of round 1 */
+    close_round(3);
     announce_two(4);
     expect_waits(4, 0);
     end(LATE, 2);
@@ -379,7 +380,7 @@ static void report_round_1_behind(uint64_t last, uint8_t standing)
     stand(1, 1, standing);
     rig_until(&rig, w->commits_count == 2 || w->closed_count > 0 || w->errors_count > 0);
     assert_true(w->commits_count == 2 && has_commit(1, 1));
-    assert_int_equal(w->chosen.round, 1); /* no later set has replaced this one */
+    assert_int_equal(w->chosen.round, 1); /* no later set has replaced the set of round 1 */
 }
 
 static void a_rank_of_an_older_set_takes_no_stored_result(void **state)
@@ -455,7 +456,7 @@ static void a_moved_number_out_of_bounds_is_refused(void **state)
     begin_take();
     assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
     int64_t bytes = lane_state_read(rig.lane, RIG_JOB, HIDDEN, 0, moved, sizeof moved);
-    for (int64_t i = 0; i <= RANKS; i++) { /* the last numbers of the state: one round for each
+    for (int64_t i = 0; i <= RANKS; i++) { /* the last numbers of the state are one round for each
                                             * rank, and the usual time */
         char bad[LANE_STATE_HEAD_BYTES];
         memcpy(bad, moved, sizeof bad);

@@ -22,7 +22,7 @@
 #define DEADLINE_NS (60 * NS_PER_S)
 
 static struct lane_thread *thread;
-static int entered_fd, released_fd; /* pipes used by the handler or the call */
+static int entered_fd, released_fd; /* pipes that the handler or the call uses */
 
 static void hold(void)
 {
@@ -116,7 +116,7 @@ static void a_sleeping_lane_is_idle_until_an_event_arrives(void **state)
     wait_until_held();
     assert_true(lane_thread_is_idle(thread));
     int fd = connect_to(lane_thread_ofi(thread));
-    until_idle(false); /* not idle, because the lane does not poll */
+    until_idle(false); /* the lane is not idle, because it does not poll */
     assert_false(lane_thread_is_idle(thread));
     eventfd_write(released_fd, 1);
     until_idle(true);

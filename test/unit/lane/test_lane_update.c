@@ -1,6 +1,6 @@
 /* Tests pieces with an update rule (README of svc/lane, A19; svc/wire, W14). The lane stores
  * parameters and moments, rank 0 sends the settings, and every rank receives the new parameters.
- * test_update tests the kernels, which are the reference here. */
+ * The kernels, which test_update tests, are the reference for this test. */
 #include "test/unit/lane/update_rig.h"
 
 #include <errno.h>
@@ -233,7 +233,8 @@ static void the_first_broadcast_is_repeated_so_that_the_lane_has_the_parameters(
     expect_model(0);
 }
 
-/* The result is in the landing area (W4). The loss affects only later rounds. */
+/* The rank already has the result in its landing area (W4), so the loss of the state affects only
+ * later rounds. */
 static void a_rank_gets_a_missed_commit_before_the_loss(void **state)
 {
     start_rule(2, (struct lane_terms){.rule = UPDATE_SGD}, true);

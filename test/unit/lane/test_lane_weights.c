@@ -17,7 +17,7 @@
 
 #define RANKS_MOST 11 /* two passes */
 #define LONG 150000   /* several chunks */
-#define UPDATED 2     /* a piece with an update rule */
+#define UPDATED 2     /* number of a piece with an update rule */
 
 static const char *kind;
 static struct rig rig;
@@ -64,7 +64,8 @@ static void await(uint32_t ranks, int commits)
     }
 }
 
-/* volatile prevents contraction: each product and each sum is rounded once. */
+/* Computes a weighted mean. `volatile` prevents fused multiplication and addition, so each product
+ * and each sum is rounded once. */
 static float mean(const uint32_t *weights, uint32_t ranks, uint64_t e)
 {
     volatile float sum = 0, product;
@@ -270,7 +271,8 @@ static void an_update_without_gradients_keeps_parameters_and_moments(void **stat
     update(5, 1, 1);
     keep_parameters(0);
     assert_true(memcmp(kept[0], kept[1], 1000 * sizeof(float)) != 0);
-    assert_true(isfinite(kept[0][999])); /* moments of the first update were read */
+    /* the second update has read the moments of the first update */
+    assert_true(isfinite(kept[0][999]));
 }
 
 /* ---- refusals ---- */

@@ -8,7 +8,9 @@
 
 #include "svc/lane/memory/shares.h"
 
-#define MOST 1600 /* 1500 for tenants, of which 200 are reserved for those with at most 12 */
+/* limit of 1600, of which tenants may use 1500; 200 of these are reserved for tenants that use
+ * at most 12 */
+#define MOST 1600
 
 static int setup(void **state)
 {
@@ -35,8 +37,8 @@ static void a_tenant_has_half_beside_another_tenant(void **state)
     shares_add("evil", SHARE_LENT, MOST / 2);
     assert_false(shares_allow("evil", true, SHARE_LENT, 1));
     assert_true(shares_allow("good", true, SHARE_LENT, 500));
-    assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* each resource has a limit of
-                                                                    * its own */
+    assert_true(shares_allow("evil", true, SHARE_DESCRIPTORS, 1)); /* each resource has its own
+                                                                    * limit */
 }
 
 static void a_single_tenant_may_use_all_but_the_share_of_the_process(void **state)
@@ -61,7 +63,7 @@ static void a_returned_share_can_be_used_again(void **state)
     shares_add("evil", SHARE_LENT, -300);
     assert_int_equal(shares_used("evil", SHARE_LENT), 500);
     assert_true(shares_allow("evil", true, SHARE_LENT, 300));
-    shares_add("evil", SHARE_LENT, -900); /* returns more than the tenant uses */
+    shares_add("evil", SHARE_LENT, -900); /* a tenant returns more than it uses */
     assert_int_equal(shares_used("evil", SHARE_LENT), 0);
 }
 

@@ -72,7 +72,7 @@ static void play_from_start(const char *const *lines)
 
 #define TRANSCRIPT(...) play_from_start((const char *const[]){__VA_ARGS__, NULL})
 
-/* The first steps of a migration. They are equal in all cases. */
+/* The first steps of a migration, which are the same in all cases. */
 #define PREPARED \
     "coordinator: start -> preparing / send-prepare", "target: prepare -> prepared / allocate"
 #define FROZEN \

@@ -40,7 +40,7 @@ struct search {
     uint32_t *parents;
     uint32_t *buckets; /* position in worlds + 1; 0: free */
     uint32_t count;
-    uint32_t at; /* index of the world whose next events are searched */
+    uint32_t at; /* index of the world whose following worlds are searched */
     bool used[MIGRATOR_STATE_COUNT][MIGRATOR_EVENT_COUNT];
 };
 
@@ -121,7 +121,8 @@ static void clear(struct world *w, enum channel channel)
     w->queued[channel] = 0;
 }
 
-/* Sends from the coordinator. A message to a lost side reports the loss (M6). */
+/* Sends a message from the coordinator. If the receiver is lost, the message becomes a report of
+ * the loss (M6). */
 static void send(struct world *w, enum channel channel, enum migrator_event event)
 {
     bool to_source = channel == C_TO_S;

@@ -1,5 +1,5 @@
-/* Builds replies like the coordinator. Packs and unpacks them, so that tests free them like
- * received ones. */
+/* Builds replies like the coordinator. Packs and unpacks these replies, so that tests free them
+ * like received replies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -53,7 +53,7 @@ static envelope *status_of(const struct rig_service *r)
         lanes[i].use = &lane_uses[i];
         lane_list[i] = &lanes[i];
     }
-    /* lane 7 is the second in this list, but has the first figures */
+    /* lane 7 is second in this list, but its figures come first */
     lanes[0].use = r->told_nothing ? NULL : &lane_uses[1];
     lanes[1].use = r->told_nothing ? NULL : &lane_uses[0];
     WIRE(AggregatorView) a = GRADPOOL__WIRE__AGGREGATOR_VIEW__INIT, *aggregators[] = {&a};

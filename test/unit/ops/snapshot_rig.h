@@ -11,7 +11,7 @@ struct rig_service {
     uint64_t at_ns, incarnation;
     const char *state;             /* state of the aggregator */
     const char *lane_state;        /* state of lane 9; NULL: open */
-    uint64_t lane_cpu_ns[2];       /* CPU time of lane 7 and of lane 9 */
+    uint64_t lane_cpu_ns[2];       /* CPU time of lane 7, and CPU time of lane 9 */
     uint64_t busy_ns[2][2];        /* busy time for jobs 3 and 5, on each lane */
     uint64_t rounds, pushed_bytes; /* counters of each job on each lane */
     const char *tenant, *job;      /* names of the tenant and of job 3 */
@@ -28,8 +28,8 @@ struct rig_service {
 void rig_replies(const struct rig_service *service, envelope **ret_status, envelope **ret_jobs);
 /* Returns a snapshot of the service. Fails the test if there is none. */
 struct snapshot *rig_snapshot(const struct rig_service *service);
-/* rig_before() returns a service after half a minute. The second service is one second later: lane
- * 7 has used 0.5 core, and lane 9 was idle. */
+/* rig_before() returns a service that has run for half a minute, and rig_after() the same service
+ * one second later: in this second lane 7 has used half a core, and lane 9 was idle. */
 struct rig_service rig_before(void);
 struct rig_service rig_after(void);
 

@@ -1,5 +1,5 @@
-/* Tests what operators see of a job with backup workers: the copy of its counts, and their text,
- * JSON and metrics. */
+/* Tests the counts of a job with backup workers that operators see: the copy of the counts, their
+ * text, JSON and metrics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -19,7 +19,7 @@
 
 static uint64_t reasons[VIEW_REASONS], counted[RANKS], dropped[RANKS], scale_ns[RANKS];
 
-/* Ten rounds of ranks 0, 1 and 3; rank 2 never joined. */
+/* Returns counts of ten rounds of ranks 0, 1 and 3. Rank 2 never joined. */
 static WIRE(RoundCounts) ten_rounds(void)
 {
     WIRE(RoundCounts) counts = GRADPOOL__WIRE__ROUND_COUNTS__INIT;

@@ -1,4 +1,5 @@
-/* Tests metrics and the page. Any names chosen by users, and any number of objects, must work. */
+/* Tests the metrics and the web page, with any names that users may choose, and with any number of
+ * objects. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -63,7 +64,8 @@ static size_t lines_with(const char *text, const char *part)
 {
     size_t count = 0, bytes = strlen(part);
     const char *end = text + strlen(text);
-    /* searches with lengths: under a sanitizer each string function reads the whole text */
+    /* uses searches with lengths, because under a sanitizer each string function reads the whole
+     * text */
     for (const char *line = text, *newline; line < end; line = newline ? newline + 1 : end) {
         newline = memchr(line, '\n', (size_t)(end - line));
         count += bytes <= (size_t)(end - line) && memcmp(line, part, bytes) == 0;
@@ -153,7 +155,7 @@ static void names_are_escaped_in_labels_and_on_the_page(void **state)
     text = page_of(s, &history);
     has(text, "acme/a&quot;b\\c\nd&lt;script&gt;&amp;&#39;");
     assert_null(strstr(text, "<script>"));
-    has(text, "d\\u003cscript>&'\""); /* in the data of the page */
+    has(text, "d\\u003cscript>&'\""); /* the name as the page's data contain it */
     has(text, "<script type=\"application/json\" id=\"data\">");
     has(text, "}\n</script>\n</body></html>\n");
     free(text);
@@ -310,7 +312,7 @@ static void jobs_that_have_ended_stay_on_the_page_for_hours(void **state)
     ended_look(&history.ended, old, old);
     assert_null(ended_at(ended, 0, now_s));
     ended_look(&history.ended, old, now);
-    snapshot_destroy(old); /* the history has its own copies of names */
+    snapshot_destroy(old); /* the history must have its own copies of names */
     assert_string_equal(ended_at(ended, 0, now_s)->view.job, "job-119");
     assert_string_equal(ended_at(ended, ENDED_JOBS_MAX - 1, now_s)->view.job, "job-20");
     assert_null(ended_at(ended, ENDED_JOBS_MAX, now_s));

@@ -1,5 +1,5 @@
-/* Tests what operators see of sites and of jobs of pools: the copy of a message, text, JSON,
- * metrics. */
+/* Tests the views of sites and of jobs of pools that operators see: the copy of a message, its
+ * text, JSON and metrics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -62,7 +62,7 @@ static void a_view_has_the_sites_and_all_jobs_of_pools(void **state)
     assert_int_equal(pools->jobs_count, 2);
     assert_string_equal(pools->jobs[0].job, "resnet");
     assert_string_equal(pools->jobs[1].job, "bert");
-    pools->sites[0].held = 9; /* after a start with fewer slots */
+    pools->sites[0].held = 9; /* as if the site had been started again with fewer slots */
     assert_int_equal(site_free(&pools->sites[0]), 0);
     free(pools);
 }

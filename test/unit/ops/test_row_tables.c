@@ -1,4 +1,5 @@
-/* Tests what operators see of tables of keyed rows: the copy of a message, text, JSON, metrics. */
+/* Tests the views of tables of keyed rows that operators see: the copy of a message, its text, JSON
+ * and metrics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +60,7 @@ static struct view_table view(void)
     return first;
 }
 
-/* Returns the table or two tables of a job. The caller frees the result. */
+/* Returns the one or two tables of a job. The caller frees the result. */
 static struct view_tables *tables_of(const struct view_table *first,
                                      const struct view_table *second)
 {
@@ -173,7 +174,7 @@ static void tables_of_all_jobs_are_listed(void **state)
     char *text = output_of(ops_tables_table, (&(struct view_jobs){jobs, 2}));
     has(text, "TENANT  JOB    TABLE  DIM");
     has(text, "\nacme    words  users   32  adagrad");
-    assert_int_equal(lines_of(text), 2); /* titles, and one job with a table */
+    assert_int_equal(lines_of(text), 2); /* the titles, and one job with a table */
     free(text);
     text = output_of(ops_tables_json, (&(struct view_jobs){jobs, 2}));
     has(text, "\"tenant\": \"acme\"");

@@ -95,8 +95,8 @@ static void a_job_of_one_worker_would_need_no_server(void **state)
     snapshot_destroy(s);
 }
 
-/* Job 3 has three quarters of lane 7 and half of the idle lane 9. The tenant must not see the part
- * of job 5. */
+/* Job 3 uses three quarters of lane 7, and has half of the memory of the idle lane 9. The tenant
+ * must not see the part of job 5. */
 static void a_tenant_sees_the_memory_and_time_of_its_jobs(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();

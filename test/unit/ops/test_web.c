@@ -1,6 +1,6 @@
-/* Tests the web server with readers that are slow, silent, many, or send invalid requests. The
- * server limits their number, bytes and time, and no reader delays another. The test sets the time,
- * so no case waits for a deadline. */
+/* Tests the web server with slow readers, silent readers, many readers, and invalid requests. The
+ * server limits the number, the bytes and the time of readers, and no reader may delay another. The
+ * test sets the time, so no case waits for a deadline. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -31,8 +31,8 @@
 uint64_t __real_clock_now_ns(void);
 uint64_t __wrap_clock_now_ns(void);
 
-static uint64_t skipped_ns;  /* time added to the real time for the server */
-static uint64_t standing_ns; /* fixed time of the server; 0: the time advances */
+static uint64_t skipped_ns;  /* time that is added to the real time of the server */
+static uint64_t standing_ns; /* time at which the server's clock stands still; 0: the clock runs */
 
 uint64_t __wrap_clock_now_ns(void)
 {
@@ -102,7 +102,7 @@ static int connect_now(int receive_bytes)
 static void say(int fd, const char *text)
 {
     ssize_t sent = send(fd, text, strlen(text), MSG_NOSIGNAL);
-    (void)sent; /* fails if the server has closed the connection */
+    (void)sent; /* the send fails if the server has closed the connection */
 }
 
 /* Reads available bytes. Returns 1 if more may follow, and 0 at the end. */
@@ -241,7 +241,7 @@ static void a_request_other_than_http_is_refused_and_others_are_answered(void **
         shutdown(fd, SHUT_WR);
         for (int j = 0; j < 10; j++)
             turn();
-        /* for an incomplete request the server waits for more bytes */
+        /* the server waits a limited time for the rest of an incomplete request */
         skipped_ns += WEB_DEADLINE_MS * NS_PER_MS;
         char *answer = read_all(fd);
         assert_null(strstr(answer, "HTTP/1.1 200"));
@@ -317,7 +317,7 @@ static void a_slow_reader_delays_no_other_and_is_closed_at_the_deadline(void **s
 
 static void a_reader_during_a_new_snapshot_gets_the_whole_old_page(void **state)
 {
-    int slow = connect_now(65536); /* a buffer much smaller than the page */
+    int slow = connect_now(65536); /* the buffer is much smaller than the page */
     standing_ns = clock_now_ns();  /* from here the server's time does not advance */
     show_many(3000);
     say(slow, "GET /report HTTP/1.1\r\nHost: h\r\n\r\n");

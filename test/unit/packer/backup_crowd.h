@@ -64,8 +64,8 @@ static inline void measure_curved(struct backup *b, double noise, double curvatu
 
 static inline void measure(struct backup *b, double noise) { measure_curved(b, noise, 0.5); }
 
-/* Runs a round of all ranks, which arrive `spread_ns` apart from `now_ns` on. Returns the time of
- * its close. */
+/* Runs a round of all ranks. The gradients arrive at intervals of `spread_ns`, from `now_ns` on.
+ * Returns the time at which the round closes. */
 static inline uint64_t round_of_all(struct backup *b, uint64_t now_ns, uint64_t spread_ns,
                                     double noise)
 {
@@ -78,7 +78,7 @@ static inline uint64_t round_of_all(struct backup *b, uint64_t now_ns, uint64_t 
     return now_ns;
 }
 
-/* Starts the next round. Ranks 0 to `count` - 1 arrive after a second. */
+/* Starts the next round. The gradients of ranks 0 to `count` - 1 arrive after a second. */
 static inline struct backup_decision first_arrivals(struct backup *b, uint64_t now_ns,
                                                     uint32_t count)
 {

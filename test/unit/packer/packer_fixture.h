@@ -21,7 +21,7 @@
 #define FIXTURE_TENSORS_MAX 16384
 #define MIB (UINT64_C(1) << 20)
 
-/* A request changed by tests, and its result. Ids intentionally differ from positions. */
+/* A request that tests change, and its result. Ids intentionally differ from positions. */
 struct fixture {
     struct packer_lane lanes[FIXTURE_LANES_MAX];
     struct packer_tensor tensors[FIXTURE_TENSORS_MAX];

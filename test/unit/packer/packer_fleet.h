@@ -139,7 +139,8 @@ static inline void fleet_take(uint64_t *left, uint64_t amount)
     *left -= amount;
 }
 
-/* Adds the job to the lanes of the plan, and starts the next job. Frees the plan. */
+/* Adds the job to the lanes of the plan, and prepares the fleet for the next job. Frees the
+ * plan. */
 static inline void fleet_commit(struct fleet *f, struct packer_plan *plan)
 {
     for (size_t i = 0; i < plan->pieces_count; i++) {
@@ -193,7 +194,7 @@ static inline double fleet_worst_excess(const struct fleet *f, const char *polic
     return worst;
 }
 
-/* splitmix64: the same seed gives the same numbers on every machine. */
+/* Draws a random number by splitmix64: the same seed gives the same numbers on every machine. */
 static inline uint64_t fleet_draw(uint64_t *seed, uint64_t below)
 {
     uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);

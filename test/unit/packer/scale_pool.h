@@ -148,7 +148,7 @@ static inline size_t pool_residents(const struct pool *p, size_t lane,
     return count;
 }
 
-/* Returns the largest value of predicted loss minus limit on the lane. Sharing adds the margin. */
+/* Returns the largest excess of a job on the lane: predicted loss and margin minus loss limit. */
 static inline double pool_excess(const struct pool *p, size_t lane)
 {
     struct packer_resident residents[POOL_JOBS_MAX] = {0};
@@ -173,7 +173,7 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* Checks that only tasks of the lane (in a relief of the job) move, within limits. Moves them. */
+/* Applies the moves. Checks that only tasks of the drained lane or relieved job move, in limits. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;

@@ -116,7 +116,7 @@ static inline void rig_measured(struct rig *rig, uint32_t id, uint32_t workers, 
                      0);
 }
 
-/* Advances the clock. A tick then decides. */
+/* Advances the clock, and then sends a TICK, at which the scheduler may decide. */
 static inline void rig_wait(struct rig *rig, uint64_t seconds)
 {
     rig->now_ns += seconds * RIG_S;

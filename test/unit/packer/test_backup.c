@@ -36,15 +36,15 @@ static void a_static_round_closes_at_its_kth_arrival(void **state)
     backup_destroy(b);
 }
 
-/* The caller names the round of an announcement, even if the rule has not received the begin of its
- * gradient. */
+/* The caller names the round of an announcement, even if the beginning of this gradient was not
+ * reported to the rule. */
 static void an_announcement_counts_for_the_round_that_the_caller_names(void **state)
 {
     struct backup *b = create(BACKUP_STATIC, 3);
-    /* the begin of this gradient was never reported */
+    /* nobody has reported the beginning of this gradient */
     assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED);
-    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* a repetition, which is not
-                                                                        * counted again */
+    assert_int_equal(backup_announced(b, 0, true, S), BACKUP_COUNTED); /* a repeated announcement is
+                                                                        * not counted again */
     assert_int_equal(backup_counted(b, 0), 1);
     assert_int_equal(backup_began(b, 1, S), 0);
     assert_int_equal(backup_began(b, 2, S), 0);
@@ -217,8 +217,8 @@ static void a_wait_for_an_absent_rank_is_named(void **state)
     first_arrivals(b, 0, N - 2);
     backup_closed(b, S);
     begin_all(b, S);
-    /* Rank 0 does not arrive. Ranks 6 and 7, which did not arrive in earlier rounds, arrive
-     * late. */
+    /* The gradient of rank 0 does not arrive. The gradients of ranks 6 and 7 arrive late, and in
+     * earlier rounds did not arrive. */
     for (uint32_t i = 1; i < N - 1; i++)
         assert_int_equal(arrive(b, i, 2 * S).verb, BACKUP_WAIT);
     struct backup_decision d = arrive(b, N - 1, 5 * S);

@@ -33,7 +33,7 @@ static double normal(void)
 static void the_variance_of_two_gradients_divides_by_one(void **state)
 {
     struct gain_sample s;
-    assert_true(gain_sample(2, 2, 0, &s)); /* the gradients are 1 and -1 */
+    assert_true(gain_sample(2, 2, 0, &s)); /* in this round the gradients are 1 and -1 */
     assert_true(s.variance == 2);
     assert_true(s.signal == -1);
 }
@@ -120,7 +120,8 @@ static void steady_samples_are_their_own_mean(void **state)
         gain_windows_add(&w, &s);
     struct gain gain = gain_windows_read(&w);
     assert_near(gain.noise, 15, 1e-9);
-    assert_near(gain.curvature, 0.5, 0.01); /* (2 - 0)/4, shifted towards 1 by 5 rounds */
+    /* the value (2 - 0)/4 is shifted towards 1 by the weight of 5 rounds */
+    assert_near(gain.curvature, 0.5, 0.01);
 }
 
 /* Late in a run c is 0.05 and V/N 450. After 100 rounds the estimated curvature still contains a
@@ -179,7 +180,7 @@ static void noise_without_a_signal_stays_bounded(void **state)
     assert_true(gain_windows_read(&negative).noise == GAIN_NOISE_MAX);
 }
 
-/* Noisy descent on h |w|^2/2 with rate 0.4 and h = 1, so c is 0.4. */
+/* Simulates noisy gradient descent on the loss h |w|^2/2 with rate 0.4 and h = 1, so c is 0.4. */
 static void curvature_is_found_from_the_fall_of_the_product(void **state)
 {
     enum { D = 20, K = 4 };
@@ -219,7 +220,7 @@ static void curvature_is_one_before_it_is_measured(void **state)
 
 /* --- BK4: the means of DBW --- */
 
-/* Descent with loss h w^2/2, rate 0.1 and h = 4, so c is 0.4. */
+/* Simulates gradient descent with the loss h w^2/2, rate 0.1 and h = 4, so c is 0.4. */
 static void curvature_is_found_from_losses_and_rate(void **state)
 {
     struct gain_recent r = {0};
@@ -292,7 +293,8 @@ static void a_scale_is_the_time_of_a_completed_gradient(void **state)
     assert_near(pace_scale_ns(&rank), 500, 0.01);
 }
 
-/* An interrupted gradient adds to the time. Half of the gradients are interrupted half-way. */
+/* The time of an interrupted gradient adds to the scale. Half of the gradients are interrupted
+ * half-way. */
 static void interrupted_work_lengthens_the_scale(void **state)
 {
     struct pace_curve curve;

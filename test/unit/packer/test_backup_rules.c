@@ -45,8 +45,8 @@ static void auto_waits_for_all_while_no_step_gains(void **state)
 }
 
 /* Late in a training run the noise is large, and the curvature c is small. All steps improve the
- * loss, but would not with a curvature that is a few hundredths above the measured one. One more
- * gradient then improves the loss less than three rounds without the slow rank. */
+ * loss, although they would not if the curvature were a few hundredths larger than measured. One
+ * more gradient then improves the loss less than three rounds without the slow rank. */
 static void auto_does_not_wait_for_a_straggler_late_in_a_run(void **state)
 {
     enum { ROUNDS = 120, SLOW = 5 };
@@ -91,7 +91,8 @@ static void adasync_waits_for_more_as_the_loss_falls(void **state)
     backup_destroy(b);
 }
 
-/* Gradients per second are maximal at k = 4: the other four arrive ten seconds later. */
+/* The number of gradients per second is largest at k = 4, because the other four gradients arrive
+ * ten seconds later. */
 static void blind_takes_the_most_gradients_a_second(void **state)
 {
     struct backup *b = create(BACKUP_BLIND, 0);
@@ -110,8 +111,9 @@ static void blind_takes_the_most_gradients_a_second(void **state)
     backup_destroy(b);
 }
 
-/* Arrivals two and three are as early as the first. The other arrivals come ten seconds apart, so
- * three gradients are best. The last loss is larger than the loss before. */
+/* The second and the third gradient arrive at the same time as the first. The other gradients
+ * arrive at intervals of ten seconds, so three gradients are best. The last loss is larger than the
+ * loss before. */
 static void dbw_waits_for_one_more_after_a_loss_that_rose(void **state)
 {
     struct backup *b = create(BACKUP_DBW, 0);
@@ -233,8 +235,8 @@ static void a_proportional_rate_waits_for_more(void **state)
     assert_int_equal(d[1].verb, BACKUP_WAIT);
 }
 
-/* Without noise two gradients close a round; the round before had eight. Without this check both
- * ranks would begin another gradient. */
+/* If there is no noise, a round closes with two gradients. The previous round had eight gradients,
+ * and without the tested check both ranks would begin another gradient. */
 static void no_gradient_begins_at_the_moment_of_a_close(void **state)
 {
     struct backup *b = create_second(BACKUP_AUTO, 0);

@@ -1,5 +1,5 @@
-/* Tests jobs that shrink for a new job, and jobs that grow after another has ended (E1 to E5 of
- * packer). The figures can be checked by hand. */
+/* Tests jobs that shrink for a new job, and jobs that grow after another job has ended (E1 to E5 of
+ * packer). The figures can be computed by hand. */
 #include "packer/growth/elastic.h"
 
 #include <errno.h>
@@ -155,7 +155,7 @@ static void a_gain_below_the_cost_of_the_change_does_not_count(void **state)
     struct elastic_job jobs[] = {job(1, 2, 2, 1)};
     struct elastic_slots free = {1, 1};
     jobs[0].stay_s = 2;
-    jobs[0].resize_s = 1; /* gains 0.94 rounds a second for 2 s, but loses 1.96 rounds */
+    jobs[0].resize_s = 1; /* the change gains 0.94 rounds a second for 2 s, but costs 1.96 rounds */
     assert_int_equal(elastic_share_out(jobs, 1, &free, NOW_NS, changes, CHANGES), 0);
     jobs[0].stay_s = 3;
     assert_true(elastic_share_out(jobs, 1, &free, NOW_NS, changes, CHANGES) > 0);

@@ -30,7 +30,7 @@ struct world {
     uint64_t room[LANES];
     double speed[LANES];   /* bytes per ns */
     double late_ns[LANES]; /* constant delay of the lane, whatever its number of pieces */
-    double piece_late_ns;  /* delay of the first piece on any lane */
+    double piece_late_ns;  /* delay that the first piece has on any lane */
     double compute_ns, noise;
     uint64_t seed, now_ns, membership;
     size_t kept, rolled, tried;
@@ -51,7 +51,7 @@ static void set_up(struct world *w, size_t lanes)
     for (size_t i = 0; i < PIECES; i++)
         w->pieces[i] = (struct explore_piece){.lane = (uint32_t)(i % 4), .bytes = 1000};
     for (size_t i = 0; i < LANES; i++) {
-        w->speed[i] = 16000 / (10 * MS); /* a quarter of the bytes takes 10 ms */
+        w->speed[i] = 16000 / (10 * MS); /* at this speed a quarter of the bytes takes 10 ms */
         w->room[i] = UINT64_MAX;
     }
     srand48(7);

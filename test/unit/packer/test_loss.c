@@ -1,5 +1,5 @@
-/* Compares the rules of loss with closed forms and with the plain sum. Compares the room of a lane
- * with predicted losses. */
+/* Compares the rules of loss with formulas and with the plain sum, and the largest lane time that a
+ * rule permits with the predicted losses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -48,7 +48,7 @@ static void assert_near(double value, double wanted, double within)
         fail_msg("%.17g is not within %g of %.17g", value, within, wanted);
 }
 
-/* Computes the sum of k! c_k of the product over all jobs except one, exactly as the rule is
+/* Computes the sum of k! c_k over the product of all jobs except one, exactly as the rule is
  * written. `scale` prevents overflow, and must be equal for compared sums. */
 static long double plain_sum(const double *shares, size_t count, size_t without)
 {
@@ -245,10 +245,11 @@ static void cycle_punishes_periods_that_do_not_divide(void **state)
     loss_cycle.losses(odd, 2, losses);
     assert_near(losses[0], 0, 0);
     assert_near(losses[1], 0.4, 1e-12); /* each cycle of 100 contains one round of 60 */
-    loss_cycle.losses(busy, 2, losses); /* 50 + 2 x 40 in each cycle of 100 */
+    /* in each cycle of 100 the lane is busy for 50 + 2 x 40 = 130 */
+    loss_cycle.losses(busy, 2, losses);
     assert_near(losses[0], 1 - 100 / 130.0, 1e-12);
     assert_near(losses[1], 1 - 100 / 130.0, 1e-12);
-    /* 10 + 2 x 10 + 2 x room = 100 / 0.95 */
+    /* the lane is full if 10 + 2 x 10 + 2 x (new lane time) = 100 / 0.95 */
     assert_near(loss_cycle.room_ns(even, 2, &job), (100 / 0.95 - 30) / 2, 1e-6);
     job.period_ns = 70;
     /* each cycle of 100 contains one round of 70 */
@@ -388,7 +389,8 @@ static void alone_only_the_last_burst_makes_the_round_longer(void **state)
     assert_near(predicted(&job, 1, 0), 2.0 / 102, 1e-12);
     assert_int_equal(packer_losses("shared", &job, 1, &counted), 0);
     assert_near(counted, 5.0 / 105, 1e-12);
-    job.timing.slack_ns = 3 * MS / 2; /* another lane was later than this lane by this time */
+    /* the work on another lane ended later than the work on this lane, by this time */
+    job.timing.slack_ns = 3 * MS / 2;
     assert_near(predicted(&job, 1, 0), 0.5 / 100.5, 1e-12);
     job.timing.slack_ns = 3 * MS;
     assert_near(predicted(&job, 1, 0), 0, 0);
@@ -401,7 +403,8 @@ static void more_work_than_its_time_runs_into_one_burst(void **state)
     assert_near(predicted(&job, 1, 0), 30.0 / 130, 1e-12);
 }
 
-/* Beside a job with u = 0.25 the work takes 1.25 times as long: 2 (1.25 x 10/5 - 1) = 3 ms. */
+/* Beside a job with u = 0.25 the work takes 1.25 times as long, which delays the round by 2 (1.25 x
+ * 10/5 - 1) = 3 ms. */
 static void others_draw_the_last_burst_out(void **state)
 {
     struct packer_resident jobs[] = {ending(10 * MS, 2 * MS, 60 * MS, 0), share(0.25)};
@@ -413,8 +416,8 @@ static void others_draw_the_last_burst_out(void **state)
     assert_true(counted[0] > 3.0 / 103);
 }
 
-/* All work is in one burst, and no computation overlaps the work. The prediction equals rule
- * `shared`, except for the square of the loss. */
+/* All work is in one burst, and no computation overlaps the work. The prediction equals that of
+ * rule `shared`, except for a term of the size of the squared loss. */
 static void a_job_with_all_work_at_the_end_loses_as_the_rule_predicts(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};

@@ -43,7 +43,8 @@ static void fewer_lanes_may_cost_a_part_of_the_loss_limit(void **state)
 {
     struct narrow n;
     narrow_begin(&n, 2);
-    assert_true(narrow_add(&n, 1000 * MS, 1015 * MS, LIMIT)); /* 1.48 %, where 1.5 % are allowed */
+    /* the trial is 1.5 % slower, so the loss is 1.48 %, and 1.5 % are allowed */
+    assert_true(narrow_add(&n, 1000 * MS, 1015 * MS, LIMIT));
     assert_in_range(n.spent_ppm, 14700, 14800);
     narrow_begin(&n, 2);
     assert_false(narrow_add(&n, 1000 * MS, 1016 * MS, LIMIT));
@@ -142,8 +143,8 @@ static void a_trial_on_too_few_lanes_is_no_sign_of_another_job(void **state)
     assert_in_range(profile_loss_ppm(&p), 318000, 319000);
 }
 
-/* The job runs on the smallest sufficient number of lanes, and the cost of this number is known.
- * From then on only a change of the job changes its period. */
+/* The job runs on the smallest sufficient number of lanes, and the cost of this number is known. So
+ * a new period means that the job has changed. */
 static void on_the_sufficient_lanes_a_new_period_replaces_the_known_one(void **state)
 {
     struct profile p = {0};

@@ -64,8 +64,8 @@ static void small_tensors_open_no_lane(void **state)
     free(f);
 }
 
-/* Pieces of 51 + 51 ms and of 34 + 34 + 34 ms fill two lanes of 105 ms. Distributed in order, the
- * pieces need three lanes. */
+/* Pieces of 51 + 51 ms and of 34 + 34 + 34 ms fill two lanes of 105 ms each. If the pieces were
+ * distributed in order, they would need three lanes. */
 static void the_distribution_of_few_pieces_needs_no_additional_lane(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -83,7 +83,7 @@ static void the_distribution_of_few_pieces_needs_no_additional_lane(void **state
 }
 
 /* The job needs 60 ms of lane time in a period of 100 ms. The loss limit would allow 35 ms on one
- * of its two lanes, but each lane gets 30 ms. */
+ * of its two lanes, but each lane should get 30 ms. */
 static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
 {
     struct fleet *f = fleet_of_job(8, 100 * MS);
@@ -99,7 +99,8 @@ static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
     free(f);
 }
 
-/* Returns the largest time in ns by which the pieces of a lane are ahead of the lane's share. */
+/* Returns the largest time in ns by which the pieces of a lane exceed the lane's share of the work
+ * at any point. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
     double all_ns = 0, so_far_ns = 0, had_ns[FLEET_LANES_MAX] = {0}, worst_ns = 0;

@@ -117,7 +117,7 @@ static void earlier_pieces_of_the_job_count(void **state)
     packer_plan_fini(&plan);
     fleet_tensor(f, 10 * MS);
     plan = fleet_plan(f, "shared");
-    assert_int_equal(plan.shares_count, 2); /* a limit of 5 % leaves room for 105 ms */
+    assert_int_equal(plan.shares_count, 2); /* with a limit of 5 %, a lane has room for 105 ms */
     packer_plan_fini(&plan);
     free(f);
 }
@@ -151,7 +151,7 @@ static void a_strict_resident_keeps_others_away(void **state)
     plan = fleet_plan(f, "shared");
     assert_int_equal(fleet_lane_of(&plan, 0), 0);
     packer_plan_fini(&plan);
-    resident->timing.loss_limit_ppm = 20000; /* a loss of 0.2 x 0.1 / 1.02, plus the margin */
+    resident->timing.loss_limit_ppm = 20000; /* the loss is 0.2 x 0.1 / 1.02, plus the margin */
     plan = fleet_plan(f, "shared");
     assert_int_equal(fleet_lane_of(&plan, 0), 1);
     packer_plan_fini(&plan);
@@ -286,7 +286,7 @@ static void a_job_does_not_use_up_its_lanes_on_lanes_with_little_room(void **sta
     struct fleet *f = fleet_of_job(20, 100 * MS);
     struct packer_plan plan;
 
-    /* a lane has room for 2 ms of one job, and four lanes together for more */
+    /* one lane has room for 2 ms of the job, and four lanes together for more */
     for (size_t i = 0; i < 16; i++)
         fleet_add(f, i, (i < 12 ? 83 : 30) * MS, 100 * MS);
     for (size_t i = 0; i < 20; i++)
@@ -369,7 +369,7 @@ static void a_job_that_is_not_measured_gets_lanes_of_its_own(void **state)
     packer_plan_fini(&plan);
     fleet_refuse(f, "dedicated", -ENOSPC,
                  "dedicated needs 4 lanes without another job, but only 3 of 4");
-    f->workers = 1; /* as many workers as running lanes */
+    f->workers = 1; /* the job has as many workers as the pool has running lanes */
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 1);
     assert_int_equal(plan.shares[0].lane, 3);
@@ -415,7 +415,7 @@ static void check_determinism(struct fleet *f, const char *policy, const struct 
     packer_plan_fini(&again);
 }
 
-/* Places at most 40 arriving jobs. Returns the number of placed ones. */
+/* Places at most 40 arriving jobs. Returns the number of placed jobs. */
 static size_t fill(struct fleet *f, const char *policy, uint64_t *seed)
 {
     size_t placed = 0;

@@ -1,11 +1,11 @@
-/* Tests packing on simulated machines, whose topologies are read like by the service. A lane is a
- * core. Its node is a NUMA node with its memory. */
+/* Tests packing on simulated machines, whose topologies are read in the same way as by the service.
+ * A lane is a core, and its node is a NUMA node with memory. */
 #include "svc/host/cores.h"
 #include "test/unit/packer/packer_fleet.h"
 
 #define TWO_SOCKETS "pack:2 numa:1 core:32 pu:2"
 
-/* Returns a fleet. Lane i is allowed core i, in the order of node and index. */
+/* Returns a fleet in which lane i is the i-th allowed core, in the order of node and index. */
 static struct fleet *fleet_of_machine(const char *synthetic, const char *list, uint64_t node_bytes,
                                       struct cores **ret_cores)
 {
@@ -30,7 +30,7 @@ static struct fleet *fleet_of_machine(const char *synthetic, const char *list, u
     return f;
 }
 
-/* Places jobs of one task until a refusal. Returns their number. */
+/* Places jobs of one task until a job is refused. Returns the number of placed jobs. */
 static size_t fill(struct fleet *f, uint64_t lane_ns)
 {
     for (size_t jobs = 0;; jobs++) {
@@ -51,7 +51,8 @@ static void a_machine_with_smt_is_filled_core_by_core(void **state)
 
     assert_int_equal(f->lanes_count, 64);
     assert_int_equal(fill(f, 10 * MS),
-                     64 * 4); /* four shares of a tenth lose 3.1 % plus the margin */
+                     /* four jobs that each use a tenth of a lane lose 3.1 %, plus the margin */
+                     64 * 4);
     assert_int_equal(fleet_lanes_open(f), 64);
     assert_non_null(strstr(f->reason, "64 over a loss limit"));
     free(f);

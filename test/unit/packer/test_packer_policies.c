@@ -1,4 +1,4 @@
-/* Each policy of the packer follows its rule (packer/README.md has the rules). */
+/* Tests that each policy of the packer follows its rule (packer/README.md contains the rules). */
 #include "svc/base/hash.h"
 #include "test/unit/packer/packer_fixture.h"
 
@@ -22,8 +22,8 @@ static void least_loaded_places_the_largest_first(void **state)
 
     set_elements(f, (uint64_t[]){3, 3, 4, 5, 5});
     fixture_place(f, NULL);
-    /* 5 | 5, then 4 on the first lane and 3 on the second; the last 3 goes to the second (8 against
-     * 9) */
+    /* lanes after each piece: 5 | 5, then 4 on the first lane and 3 on the second; the last 3 is
+     * placed on the second (8 against 9) */
     assert_lanes(f, (size_t[]){1, 1, 0, 0, 1});
     fixture_free(f);
 }
@@ -187,7 +187,8 @@ static void mxnet_rounds_the_split_points(void **state)
     static const uint64_t first[] = {0, 142858, 285715, 428573, 571430, 714288, 857145};
     struct fixture *f = fixture_new(7, 1);
 
-    f->tensors[0].elements = 1000003; /* sevenths are 142857.57, 285715.14, 428572.71, ... */
+    /* a seventh, two sevenths, ... of this number are 142857.57, 285715.14, 428572.71, ... */
+    f->tensors[0].elements = 1000003;
     fixture_place(f, "mxnet");
     assert_int_equal(f->plan.pieces_count, 7);
     for (size_t i = 0; i < 7; i++)

@@ -6,7 +6,7 @@
 
 #define REQUESTS 400
 
-/* splitmix64: the same seed gives the same numbers on every machine. */
+/* Draws a random number by splitmix64: the same seed gives the same numbers on every machine. */
 static uint64_t draw(uint64_t *seed, uint64_t below)
 {
     uint64_t z = *seed += UINT64_C(0x9e3779b97f4a7c15);
@@ -53,7 +53,7 @@ static int place_once(struct fixture *f, const char *policy, struct packer_plan 
     return packer_place(&f->request, ret_plan, f->reason, sizeof(f->reason));
 }
 
-/* Returns whether there is a plan. */
+/* Returns whether the packer has made a plan. */
 static bool check_request(struct fixture *f, const char *policy)
 {
     struct packer_plan again = {0};
@@ -107,7 +107,7 @@ static uint64_t plan_max(const struct fixture *f)
     return max;
 }
 
-/* Known bound of list schedules: no lane exceeds the mean by more than one piece. */
+/* Checks the known bound of list scheduling: no lane exceeds the mean by more than one piece. */
 static void on_empty_lanes_least_loaded_is_within_a_piece_of_the_mean(void **state)
 {
     uint64_t seed = (uint64_t)time(NULL);

@@ -10,8 +10,8 @@
 
 #define TRIED_MAX 64
 
-/* Runs trials until the rule has chosen a number. `time` contains the time of a unit, indexed by
- * the number of workers. Returns the number of trials. */
+/* Runs trials until the rule has chosen a number. time(workers) returns the time of a unit of work.
+ * Returns the number of trials. */
 static size_t search(struct parallel *p, double (*time)(uint32_t workers), uint32_t *tried)
 {
     size_t count = 0;
@@ -25,7 +25,8 @@ static size_t search(struct parallel *p, double (*time)(uint32_t workers), uint3
 }
 
 static double perfect(uint32_t workers) { return 1000.0 / workers; }
-/* The best number of workers is 4, because each further worker adds 60. */
+/* Returns the time of a unit. The best number of workers is 4, because each further worker adds an
+ * overhead of 60. */
 static double with_overhead(uint32_t workers) { return 1000.0 / workers + 60.0 * workers; }
 static double constant(uint32_t workers) { return 100; }
 static double slightly_worse(uint32_t workers) { return workers == 1 ? 100 : 104; }

@@ -162,10 +162,10 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
     assert_int_equal(profile_known(&p).burst_ns, MS);
     assert_int_equal(profile_known(&p).slack_ns, 5 * MS);
-    end_rounds(&p, 120 * MS, false); /* twice the lane time, so the burst doubles, too */
+    end_rounds(&p, 120 * MS, false); /* the lane time is doubled, so the burst doubles, too */
     assert_in_range(profile_known(&p).burst_ns, 2 * MS - MS / 10, 2 * MS + MS / 10);
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
-    end_rounds(&p, 50 * MS, false); /* only the period was measured wrong */
+    end_rounds(&p, 50 * MS, false); /* only the period was measured incorrectly */
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_int_equal(profile_known(&p).burst_ns, 0);
 }
@@ -203,7 +203,7 @@ static void stored_values_beside_others_are_a_hint_and_never_alone(void **state)
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_false(profile_knows_alone(&p));
     run(&p, 12, 150 * MS, 4 * MS, false);
-    /* The current times replace the stored ones. */
+    /* The current times replace the stored times. */
     assert_int_equal(profile_known(&p).period_ns, 150 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
     assert_int_equal(run(&p, 3, 80 * MS, 4 * MS, true), PROFILE_MEASURED);
@@ -283,7 +283,9 @@ static void a_change_beside_others_makes_a_job_unmeasured(void **state)
     run(&p, 12, 60 * MS, 4 * MS, true);
     run(&p, 12, 61 * MS, 4 * MS, false);
     assert_int_equal(run(&p, PROFILE_UNEXPLAINED_SAMPLES - 1, 120 * MS, 4 * MS, false),
-                     PROFILE_NOTHING); /* other processes may use the machine for a while */
+                     /* no change is reported, because other processes may use the machine for a
+                      * while */
+                     PROFILE_NOTHING);
     assert_int_equal(run(&p, 60, 121 * MS, 4 * MS, false), PROFILE_DRIFTED);
     assert_false(profile_knows_alone(&p));
     assert_int_equal(profile_loss_ppm(&p), 0);

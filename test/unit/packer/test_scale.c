@@ -38,7 +38,7 @@ static void a_waiting_job_gets_lanes_in_the_same_window(void **state)
     wish(p, 4);
     pool_tick(p);
     pool_expect(p, SCALE_OPEN, "job 900 waits, for 4 in all");
-    /* two parked lanes open; a third lane has no job */
+    /* two parked lanes open, because a third lane has no job */
     assert_int_equal(p->last.lanes_count, 2);
     pool_tick(p);
     pool_expect(p, SCALE_START, "an aggregator starts, lanes to open: 1;");
@@ -157,7 +157,7 @@ static void a_loss_that_sharing_does_not_explain_moves_no_job(void **state)
     struct pool *p = pool_new(8, 1);
     pool_open(p, 1);
     for (int i = 0; i < 3; i++)
-        pool_put(p, 0, 2 * MS); /* the rule predicts far less than a point */
+        pool_put(p, 0, 2 * MS); /* the predicted loss is far below one percentage point */
     p->jobs[1].loss_ppm = 430000;
     for (int i = 0; i < 100; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
@@ -290,8 +290,8 @@ static void the_furthest_above_its_limit_is_relieved_first(void **state)
     struct pool *p = crowded();
     p->jobs[0].loss_ppm = 79999;
     p->jobs[2].loss_ppm = 90000;
-    p->jobs[2].timing.loss_limit_ppm = 60000; /* both jobs exceed their limits equally, so the first
-                                               * is relieved */
+    p->jobs[2].timing.loss_limit_ppm = 60000; /* both jobs exceed their limits by the same amount,
+                                               * so the first job is relieved */
     assert_int_equal(pool_until(p, SCALE_RELIEVE), 3);
     assert_int_equal(p->last.job, 101);
     pool_obey(p);
@@ -327,7 +327,7 @@ static void a_leap_of_the_clock_does_not_end_a_hold_time(void **state)
     p->now_ns += 1000000 * S;
     assert_int_equal(pool_look(p), SCALE_NOTHING); /* 10 of the 30 s have passed */
     p->now_ns -= 500000 * S;
-    assert_int_equal(pool_look(p), SCALE_NOTHING); /* a clock that goes back counts no time */
+    assert_int_equal(pool_look(p), SCALE_NOTHING); /* a clock that goes back adds no time */
     p->now_ns = UINT64_MAX - WINDOW_NS;
     assert_int_equal(pool_look(p), SCALE_NOTHING); /* 20 of the 30 s have passed */
     p->now_ns = 0;

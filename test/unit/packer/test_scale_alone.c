@@ -40,7 +40,7 @@ static void tasks_on_shared_lanes_move_and_tasks_on_own_lanes_stay(void **state)
 }
 
 /* One job is measured and moved back by a drain. Then the next job is measured. After the last job
- * no decision follows. */
+ * no more decisions are made. */
 static void jobs_are_measured_in_turn_and_return(void **state)
 {
     struct pool *p = together(4);
@@ -96,7 +96,8 @@ static void an_aggregator_starts_for_the_job_where_none_has_a_free_lane(void **s
     pool_obey(p);
     assert_in_range(pool_until(p, SCALE_MEASURE), 1, 6);
     pool_obey(p);
-    assert_int_equal(p->tasks[1].lane, 4); /* among equal jobs, one that has not moved yet */
+    /* of equal jobs, the next one is a job that has not moved yet */
+    assert_int_equal(p->tasks[1].lane, 4);
     pool_free(p);
 }
 

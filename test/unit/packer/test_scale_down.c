@@ -46,7 +46,8 @@ static void a_lane_whose_tasks_fit_nowhere_is_not_drained(void **state)
     struct pool *p = pool_new(8, 1);
     pool_open(p, 3);
     for (uint32_t i = 0; i < 3; i++)
-        /* two of these jobs would lose 8 % each, although the lane would be only 60 % busy */
+        /* if two of these jobs shared a lane, each would lose 8 %, although the lane would be only
+         * 60 % busy */
         pool_put(p, i, 30 * MS);
     for (int i = 0; i < 200; i++)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
@@ -91,7 +92,8 @@ static void lanes_with_jobs_that_cannot_be_planned_for_stay(void **state)
         assert_int_equal(pool_tick(p), SCALE_NOTHING);
     p->jobs[1].is_moving = false;
     assert_in_range(pool_until(p, SCALE_DRAIN), 1, 7);
-    assert_int_not_equal(p->last.lane, 10); /* the lane of the job without a measurement */
+    /* lane 10 is the lane of the job without a measurement */
+    assert_int_not_equal(p->last.lane, 10);
     pool_free(p);
 }
 

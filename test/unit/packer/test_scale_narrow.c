@@ -82,7 +82,7 @@ static void a_job_on_too_few_lanes_gets_more_at_once(void **state)
     assert_int_equal(lanes_of(p, 0), 3);
     for (size_t i = 0; i < 4; i++)
         assert_true(pool_tasks_on(p, i) == 0 || pool_tasks_on(p, i) >= 10);
-    p->jobs[0].lanes_next = 0; /* three lanes are not enough either */
+    p->jobs[0].lanes_next = 0; /* three lanes are too few as well */
     pool_until(p, SCALE_NARROW);
     pool_obey(p);
     assert_int_equal(lanes_of(p, 0), 4);
@@ -148,7 +148,7 @@ static void a_job_gathered_by_a_drain_stays_until_it_exceeds_its_limit(void **st
     assert_int_equal(pool_until(p, SCALE_NARROW), 1);
     pool_obey(p);
     assert_int_equal(lanes_of(p, 0), 2);
-    assert_int_equal(p->memories[0].reliefs, 1); /* a drain would follow only later */
+    assert_int_equal(p->memories[0].reliefs, 1); /* the relief delays the next drain */
     pool_free(p);
 }
 
@@ -213,7 +213,7 @@ static void a_job_without_a_verdict_is_not_tried_all_the_time(void **state)
 }
 
 /* The search finds the smallest sufficient number of lanes, for each number from 1 to 8. Then no
- * decision follows. */
+ * more decisions are made. */
 static void the_fewest_sufficient_lanes_are_found(void **state)
 {
     for (uint32_t needs = 1; needs <= 8; needs++) {

@@ -17,8 +17,8 @@ static uint64_t pool_draw(uint64_t *seed, uint64_t below)
     return (z ^ (z >> 31)) % below;
 }
 
-/* Sets measured losses, at most a point from the prediction, and loads, at most a fifth from the
- * real ones. */
+/* Sets measured losses that differ from the prediction by at most one percentage point, and loads
+ * that differ from the real loads by at most a fifth. */
 static void pool_measure(struct pool *p, uint64_t *seed)
 {
     struct packer_resident residents[POOL_JOBS_MAX];
@@ -151,7 +151,7 @@ static bool place(const struct pool *p, const struct packer_timing *timing, uint
     return true;
 }
 
-/* Adds an arriving job. Without room the job waits for a lane. */
+/* Adds an arriving job. If no lane has room for the job, the job waits for a lane. */
 static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
 {
     struct pool *p = w->p;
@@ -242,9 +242,9 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
 }
 
 /* A lane with a job too many is relieved, and no job is placed there soon afterwards. In a random
- * placement a job may be at its limit, so noise can exceed the limit at any time. This happens
- * once, and a relief follows. The packer itself places no job at its limit: its margin equals this
- * noise. */
+ * placement a job may be at its limit, so noise can exceed the limit at any time. The test permits
+ * one such case, which is followed by a relief. The packer itself places no job at its limit: its
+ * margin equals this noise. */
 static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
 {
     size_t reliefs = 0, late = 0;
@@ -286,7 +286,7 @@ static void a_load_that_swings_tenfold_is_followed(void **state)
         w.lane_hours += (double)open / 720;
         w.fluid_hours += use_of(p) / 720;
         w.anew_hours += (double)anew / 720;
-        if (i % 720 > 360) /* more than half an hour after the change */
+        if (i % 720 > 360) /* the change was more than half an hour ago */
             worst = open > anew && open - anew > worst ? open - anew : worst;
         for (size_t j = 0; j < p->seen.lanes_count; j++)
             assert_true(pool_excess(p, j) <= 1e-6);
@@ -325,7 +325,7 @@ static void disturb(struct pool *p, uint64_t *seed)
         p->jobs[i].lanes_next = (uint32_t)pool_draw(seed, p->jobs[i].lanes_enough + 1);
     }
     if (p->seen.tasks_count > 0 && p->seen.tasks_count < POOL_TASKS_MAX / 2) {
-        /* another task of the same job */
+        /* draws another task of the same job */
         struct scale_task of = p->tasks[pool_draw(seed, p->seen.tasks_count)];
         pool_task(p, of.job, of.lane, pool_draw(seed, 10) * MS);
     }
@@ -343,7 +343,7 @@ static void measure_anything(struct pool *p, uint64_t *seed)
         p->jobs[i].loss_ppm = pool_draw(seed, 3) ? 0 : (uint32_t)pool_draw(seed, 1000000);
 }
 
-/* pool_excess() cannot check a job that is not measured. */
+/* Returns false for a pool with a job that is not measured, which pool_excess() cannot check. */
 static bool can_be_checked(const struct pool *p)
 {
     for (size_t i = 0; i < p->seen.jobs_count; i++)

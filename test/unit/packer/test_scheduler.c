@@ -70,8 +70,8 @@ static void growth_below_half_of_its_promise_is_undone_until_the_speed_drifts(vo
 
 /* --- F2: arrival --- */
 
-/* Makes jobs 1 and 2 on four slots. Each has two workers and a report, and its hold time is
- * over. */
+/* Makes jobs 1 and 2 on four slots. Each of these jobs has two workers, has sent a report, and is
+ * past its hold time. */
 static struct rig rig_with_two_running(void)
 {
     struct rig rig = rig_new(4);

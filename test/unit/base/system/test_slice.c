@@ -1,4 +1,5 @@
-/* Tests svc/base/system/slice: the slice of a thread, of its threads and of its children. */
+/* Tests svc/base/system/slice: the scheduler's slice of a thread, and of the threads and processes
+ * that it starts. */
 #include "svc/base/clock.h"
 #include "svc/base/system/slice.h"
 #include "test/unit/skip.h"

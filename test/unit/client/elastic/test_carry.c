@@ -29,7 +29,8 @@ static struct deal_record all_of(uint32_t ranks)
     return record;
 }
 
-/* A random record: some ranks have died, one leaves, one has no state. Rank 0 always stays. */
+/* Returns a random record: some ranks have died, one rank leaves, and one rank has no state. Rank 0
+ * always stays. */
 static struct deal_record any_record(uint64_t seed, uint64_t t)
 {
     struct deal_record record = {0};
@@ -233,8 +234,8 @@ static void sums_that_no_ranks_send_are_refused(void **state)
     assert_int_equal(step_words_read(sound, 2, 1, 5, &sum), 0);
     /* the record belongs to another deal */
     assert_int_equal(step_words_read(sound, 2, 1, 6, &sum), -EINVAL);
-    assert_int_equal(step_words_read(sound, 3, 2, 5, &sum), -EPROTO); /* without the word of rank
-                                                                       * 2 */
+    assert_int_equal(step_words_read(sound, 3, 2, 5, &sum), -EPROTO); /* the sum lacks the word of
+                                                                       * rank 2 */
     /* the record names a rank that the job does not have */
     assert_int_equal(step_words_read(sound, 1, 0, 5, &sum), -EPROTO);
     for (int i = 0; i < STEP_WORDS_DEAL; i++) {

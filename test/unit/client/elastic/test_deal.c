@@ -1,5 +1,5 @@
-/* The deal of an elastic job in random histories of deaths, leaves and entries: each sample of each
- * epoch is confirmed exactly once. */
+/* Tests the deal of an elastic job (the distribution of samples to ranks) in random histories in
+ * which ranks die, leave and join: each sample of each epoch must be confirmed exactly once. */
 #include "client/lib/elastic/deal.h"
 #include "svc/wire/mixed_key.h"
 #include "test/lib/extent.h"
@@ -18,7 +18,7 @@
 #define EPOCHS_MAX 3
 #define STEPS_MAX 4000
 
-static size_t left = SIZE_MAX; /* number of allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations that succeed before one fails */
 void *__real_reallocarray(void *memory, size_t count, size_t bytes);
 void *__wrap_reallocarray(void *memory, size_t count, size_t bytes);
 
@@ -41,8 +41,8 @@ struct world {
     uint64_t first_step[RANKS];
     uint32_t deaths_ppm, changes_ppm, alive;
     uint32_t confirmed[EPOCHS_MAX][SAMPLES_MAX], trained[EPOCHS_MAX][SAMPLES_MAX];
-    uint64_t repeated_most; /* number of samples in the last shares of dead ranks; at most so many
-                             * are trained again */
+    uint64_t repeated_most; /* number of samples in the last shares of dead ranks: the maximum
+                             * number of samples that are trained again */
 };
 
 static uint64_t draw(struct world *w, uint64_t below) { return mixed_key(w->state++, 1) % below; }
@@ -71,7 +71,7 @@ static void world_init(struct world *w, uint64_t seed)
     assert_int_equal(deal_init(&w->deal, &w->spec, members), 0);
 }
 
-/* Counts the samples of a share. */
+/* Counts the samples of a share of a step. */
 static void count_share(struct world *w, uint64_t number, uint32_t rank,
                         uint32_t counts[][SAMPLES_MAX])
 {
@@ -297,7 +297,8 @@ static void shares_of_a_lost_rank_are_dealt_at_the_end_of_the_epoch(void **state
     struct step_deal deal;
     struct deal_record both = all_of(2), one = all_of(1);
     begin(&deal, 18, 0, 2);
-    assert_int_equal(deal_apply(&deal, &both), 0); /* record 1 deals step 2: places 6 to 11 */
+    assert_int_equal(deal_apply(&deal, &both),
+                     0); /* record 1 deals step 2, which has the places 6 to 11 */
     /* rank 1 is lost with samples 3 to 5 and 9 to 11 */
     assert_int_equal(deal_apply(&deal, &one), 0);
     assert_int_equal(deal_step(&deal, 3)->runs.samples, 6);
@@ -351,8 +352,9 @@ static void no_share_is_smaller_than_the_least(void **state)
     assert_int_equal(deal_share(deal_step(&deal, 1), 2), 2);
     assert_int_equal(deal_share(deal_step(&deal, 1), 3), 0);
     assert_int_equal(deal_apply(&deal, &four), 0);
-    assert_int_equal(deal_step(&deal, 2)->runs.samples, 7); /* all remaining samples, because one
-                                                             * sample alone would be too few */
+    assert_int_equal(deal_step(&deal, 2)->runs.samples, 7); /* the step has all remaining samples,
+                                                             * because one sample alone would be too
+                                                             * few */
     assert_int_equal(deal_share(deal_step(&deal, 2), 0), 3);
     deal_fini(&deal);
 }
@@ -402,7 +404,7 @@ static void the_order_of_an_epoch_is_a_permutation_of_its_own(void **state)
             same += spec.samples == 70000 && sample == deal_sample(&spec, 4, place);
         }
     }
-    assert_true(same < 20); /* on average one sample has the same place in both epochs by chance */
+    assert_true(same < 20); /* by chance, on average one sample has the same place in both epochs */
     free(seen);
 }
 

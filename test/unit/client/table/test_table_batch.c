@@ -1,5 +1,5 @@
 /* Tests batches that are longer than a request. The blocks of a batch cover all keys in order, and
- * their requests lie in memory one behind the other. Gradients of duplicate keys are summed within
+ * the requests of the blocks are adjacent in memory. Gradients of duplicate keys are summed within
  * a block. Every position of the batch gets its row. */
 #include "client/lib/table/batch.h"
 #include "svc/wire/mixed_key.h"
@@ -17,7 +17,7 @@
 #define SALT UINT64_C(99)
 #define OFFSET 8192
 
-static size_t left = SIZE_MAX; /* number of allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations that succeed before one fails */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 

@@ -17,7 +17,7 @@
 #define TABLE 3
 #define EXCHANGES 40
 
-static size_t left = SIZE_MAX; /* number of allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations that succeed before one fails */
 void *__real_realloc(void *memory, size_t bytes);
 void *__wrap_realloc(void *memory, size_t bytes);
 
@@ -52,7 +52,7 @@ static int stop(void **state)
     return 0;
 }
 
-/* A request to the lanes of the bit set. */
+/* Begins a request to the lanes of the bit set. */
 static int begin_to(struct table_exchange *e, uint32_t lanes)
 {
     struct request_part parts[LANES];
@@ -144,8 +144,9 @@ static void a_lost_lane_ends_its_parts_only(void **state)
 
 static void open_requests_of_a_table_on_a_lane_are_limited(void **state)
 {
-    uint32_t most = record_row_requests_open(800); /* more workers than any job has */
-    /* one request is left for a pull in transit */
+    uint32_t most =
+        record_row_requests_open(800); /* number of requests for more workers than any job has */
+    /* one place is left for a pull in transit */
     assert_int_equal(most, record_row_requests(800) - 1);
     for (int i = 0; i < EXCHANGES; i++)
         exchange_fini(&all, &exchanges[i]);
@@ -222,7 +223,7 @@ static void answer_one(struct table_exchange *e)
     assert_ptr_equal(over, expected == 0 ? e : NULL);
 }
 
-/* No two open parts have the same word. */
+/* Checks that no two open parts have the same word. */
 static void words_differ(void)
 {
     for (int i = 0; i < EXCHANGES; i++)

@@ -1,5 +1,5 @@
 /* Tests how the keys of a request are sorted, merged and distributed to shards, against a plain
- * reference. The keys are random, or few keys with many positions. Also tests failed
+ * reference. The keys are random, or a few keys that occur at many positions. Also tests failed
  * allocations. */
 #include "client/lib/table/fold.h"
 #include "client/lib/table/keys.h"
@@ -18,7 +18,7 @@
 #define DIM 5
 #define SEEDS 300
 
-static size_t left = SIZE_MAX; /* number of allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations that succeed before one fails */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 
@@ -89,7 +89,7 @@ static void keys_are_ascending_and_their_positions_too(void **state)
     }
 }
 
-/* After the mix, all these keys have the same high bits. The sort must handle such keys. */
+/* After the hash, all these keys have the same high bits. The sort must handle such keys. */
 static void crafted_keys_are_sorted(void **state)
 {
     struct sample s = {.state = 3, .count = 5000, .salt = 77};

@@ -1,6 +1,6 @@
-/* Tests requests to tables as lanes read them. Every record and directory passes the checks of a
- * lane, and each key goes to the lane of its shard. Also tests clocks, and the checks of routes
- * from a coordinator. */
+/* Tests requests for rows of tables from the view of a lane. Every record and directory passes the
+ * checks of a lane, and each key goes to the lane of its shard. Also tests clocks, and the checks
+ * of routes from a coordinator. */
 #include "client/lib/table/clock.h"
 #include "client/lib/table/request.h"
 #include "svc/wire/mixed_key.h"
@@ -22,7 +22,7 @@
 #define OFFSET 4096
 #define KEYS_MOST 3000
 
-static size_t left = SIZE_MAX; /* number of allocations before one fails */
+static size_t left = SIZE_MAX; /* number of allocations that succeed before one fails */
 void *__real_calloc(size_t count, size_t bytes);
 void *__wrap_calloc(size_t count, size_t bytes);
 
@@ -34,7 +34,7 @@ void *__wrap_calloc(size_t count, size_t bytes)
     return __real_calloc(count, bytes);
 }
 
-/* A route message of 2^bits shards. */
+/* A route message for 2^bits shards. */
 struct route_message {
     Gradpool__Wire__TableRoute route;
     Gradpool__Wire__ShardRoute shards[RECORD_SHARDS_MAX], *places[RECORD_SHARDS_MAX];
@@ -65,7 +65,7 @@ struct sample {
     struct request_part parts[RECORD_SHARDS_MAX];
     struct table_request request;
     char *memory;
-    bool seen[KEYS_MOST]; /* by the number of the distinct key */
+    bool seen[KEYS_MOST]; /* for each distinct key, whether a lane has received the key */
 };
 
 static struct sample *sample_make(uint64_t seed)

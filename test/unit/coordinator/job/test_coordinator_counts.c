@@ -34,7 +34,7 @@ static void *take(void *context, size_t bytes)
     return calloc(1, bytes);
 }
 
-/* Counts of one rank, as a lane sends them. */
+/* Counts of one rank in a lane's answer. */
 struct sent {
     uint64_t reasons[RECORD_REASONS], counted, dropped, scale_ns;
     WIRE(RoundCounts) message;
@@ -61,7 +61,7 @@ static struct job *only_job(struct rig *rig)
     return list_entry(rig->coordinator->service->jobs.next, struct job, link);
 }
 
-/* Sends the counts of a lane, which then no longer serves the job. */
+/* Sends the last counts of a lane that no longer serves the job. */
 static void leave(struct job *job, uint64_t counted, uint64_t dropped)
 {
     struct sent s;

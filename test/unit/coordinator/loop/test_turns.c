@@ -84,7 +84,7 @@ static void run(uint64_t for_ns)
     }
 }
 
-/* Returns how long the member waits for one turn, starting now. */
+/* Returns how long the member waits for its next turn, starting now. */
 static uint64_t waits_ns(struct member *m)
 {
     uint64_t began_ns = now_ns, cost_ns = m->cost_ns;

@@ -19,7 +19,7 @@ int pools_setup(void **state)
 
 /* --- pools --- */
 
-/* A PoolJoin with the memory of its list. */
+/* A PoolJoin message with the memory of its list. */
 struct pool_join_message {
     envelope request;
     WIRE(PoolJoin) join;

@@ -1,5 +1,5 @@
 /* A scripted pool, and workers with incarnations. The service has site "here" with 4 slots, and
- * site "small" with 1. */
+ * site "small" with 1 slot. */
 #ifndef GRADPOOL_TEST_POOL_CASE_H
 #define GRADPOOL_TEST_POOL_CASE_H
 
@@ -51,8 +51,9 @@ void pool_ended(struct end *pool, const struct pool_order *worker, uint32_t exit
 /* Sends a report about the worker. Expects Done. */
 void pool_report(struct end *pool, const struct pool_order *worker, WIRE(PoolReport) report);
 
-/* Joins the started worker to its job, which continues after losses and has the workers_max of the
- * order. Another `workers_max` than 0: the job fails with a worker, and has this workers_max. */
+/* Joins the started worker to its job. With `workers_max` 0 the job continues after losses, and has
+ * the workers_max of the order. Otherwise the job fails if a worker fails, and has this
+ * workers_max. */
 struct end *pool_worker_join(struct rig *rig, const struct pool_order *worker,
                              uint32_t workers_max);
 void pool_worker_refused(struct rig *rig, const struct pool_order *worker, int code,

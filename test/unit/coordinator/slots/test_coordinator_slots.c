@@ -61,7 +61,7 @@ static void two_tenants_share_a_site(void **state)
     for (uint32_t i = 0; i < 2; i++)
         leaves[i] = pool_expect_for(first, POOL_LEAVE, "resnet", 3 - i);
     assert_int_equal(leaves[0].incarnation, ranks[3].incarnation);
-    end_expect_none(second, BODY(POOL_ORDERS)); /* the slots have workers until their ends */
+    end_expect_none(second, BODY(POOL_ORDERS)); /* the slots are in use until their workers end */
     for (uint32_t i = 0; i < 2; i++)
         pool_ended(first, &leaves[i], 0);
     assert_int_equal(pool_expect(second, POOL_START).workers, 2);
@@ -108,7 +108,7 @@ static void a_worker_without_the_newest_incarnation_is_refused(void **state)
     pool_worker_refused(*state, &other, -ESTALE, "and the job of the pool is over");
 }
 
-/* The order was sent, but its worker has not joined when the slot is needed for another job. */
+/* The order was sent, but the ordered worker has not joined when another job needs the slot. */
 static void an_order_overtaken_by_a_shrink_is_refused_in_words(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});

@@ -243,7 +243,7 @@ static void waiting_jobs_count_in_the_quota_of_their_tenant(void **state)
     limits->most[LIMIT_TENANT_JOBS] = 3;
     pool_submit(pool, "first", 4, 4);
     struct pool_order order = pool_expect_and_start(pool);
-    (void)pool_worker_join(rig, &order, 0); /* a job that trains counts once */
+    (void)pool_worker_join(rig, &order, 0); /* a job that trains is counted once */
     pool_submit(pool, "second", 4, 4);
     pool_submit(pool, "third", 4, 4);
     pool_submit_refused(pool, "fourth", 1, 1, -EDQUOT, "--tenant-jobs-max");

@@ -1,5 +1,5 @@
-/* Tests a table that a lane has refused. The table stays failed after a new declare. It neither
- * delays a drain nor the end of an aggregator. */
+/* Tests a table that a lane has refused. The table stays failed after a new declare. The failed
+ * table delays neither a drain nor the end of an aggregator. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>

@@ -1,5 +1,6 @@
 /* Tests messages to lanes and an operator during an export or import of a table (K115): all lanes
- * hold the table at one clock, rows travel in parts, and the lanes continue in all cases. */
+ * hold the table at one clock, rows are sent in parts, and the lanes continue after success and
+ * failure. */
 #include "svc/reduce/reduce.h"
 #include "svc/wire/mixed_key.h"
 #include "svc/wire/table/table_terms.h"
@@ -73,7 +74,7 @@ static void bulk_reply(struct filing_case *c, envelope *request, WIRE(TableBulkR
 #define REPLY(c, request, ...) \
     bulk_reply(c, request, MESSAGE_PART(TableBulkReply, table_bulk_reply, __VA_ARGS__))
 
-/* Both lanes hold the table at clock 4, with `count` rows each. Returns the reply. */
+/* Makes both lanes hold the table at clock 4, with `count` rows on each lane. Returns the reply. */
 static envelope *hold(struct filing_case *c, uint64_t id, uint64_t count)
 {
     for (int i = 0; i < 2; i++)

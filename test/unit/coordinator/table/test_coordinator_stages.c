@@ -1,5 +1,6 @@
-/* Tests borders between stages: all ranks request the next stage, then lanes get the members, then
- * the ranks get their answers. Also tests a crash of the coordinator at each point of a border. */
+/* Tests borders between stages: all ranks request the next stage, then lanes receive the members of
+ * the stage, then the ranks receive their answers. Also tests a crash of the coordinator at each
+ * point of a border. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/coordinator/stage/choose.h"

@@ -1,5 +1,5 @@
 /* Tests which ranks the coordinator reports to lanes with tables of an elastic job: all ranks that
- * are gone, also ranks that have never connected to the lane. */
+ * have left or were lost, even ranks that were never connected to the lane. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/wire/ranks.h"
@@ -35,7 +35,7 @@ static void declare(struct end *e)
     message_free(end_expect(e, BODY(DECLARE_REPLY)));
 }
 
-/* Expects a message to the lane with this rank as the only rank that is gone. */
+/* Expects a message to the lane that names only this rank as gone. */
 static void told_of(struct end *lane, uint32_t rank)
 {
     uint64_t gone[TERMS_RANK_WORDS];

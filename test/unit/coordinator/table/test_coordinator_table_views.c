@@ -1,5 +1,5 @@
-/* Tests what operators see of a job's tables: their terms, and the sums of the lanes' counts. The
- * lanes are simulated. */
+/* Tests the views of a job's tables for operators: the terms of the tables, and the sums of the
+ * lanes' counts. The lanes are simulated. */
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
@@ -27,7 +27,7 @@ static struct job *only_job(struct rig *rig)
     return list_entry(rig->coordinator->service->jobs.next, struct job, link);
 }
 
-/* Starts a job of two ranks with a table, which gets a share of both lanes. */
+/* Starts a job of two ranks with a table, whose shards are on both lanes. */
 static struct job *job_of(struct rig *rig)
 {
     uint64_t session;
@@ -156,7 +156,7 @@ static void counts_of_unknown_tables_and_ranks_are_ignored(void **state)
     gradpool__wire__job_view__free_unpacked(view, NULL);
 }
 
-/* An aggregator with many tables leaves out rows of its last lane. */
+/* An aggregator with many tables omits rows of its last lane. */
 static void counts_of_a_part_of_the_lanes_are_not_shown(void **state)
 {
     struct job *job = job_of(*state);

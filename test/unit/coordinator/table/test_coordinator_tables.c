@@ -1,5 +1,5 @@
-/* Tests tables of keyed rows: their declares, their lanes, the loss and the return of these lanes,
- * and requests that shards refuse. */
+/* Tests tables of keyed rows: their declaration, their lanes, the loss and the return of these
+ * lanes, and refused requests. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/wire/backup_terms.h"
@@ -392,7 +392,7 @@ static void a_dead_aggregator_fails_the_table_on_every_rank(void **state)
     told_of_failure(one.end, route.table, -EOWNERDEAD, "table 'users' of job words: aggregator 1");
     end_declare_table(zero.end, "users", 32, SHARDS);
     refused(zero.end, -EOWNERDEAD, text);
-    /* the lost tensor gets another lane; the shards of the table get none */
+    /* the lost tensor gets another lane, but the shards of the table get none */
     envelope *place = end_expect(second, BODY(PLACE_REQUEST));
     assert_null(place->place_request->table);
     message_free(place);
@@ -442,7 +442,8 @@ static void a_restart_keeps_tables_and_their_routes(void **state)
     assert_memory_equal(&route, &again, sizeof route);
     end_expect_none(lane, BODY(PLACE_REQUEST));
     end_declare_table(zero.end, "items", 32, SHARDS);
-    assert_true(routed(zero.end).table > route.table); /* a number is never used again */
+    assert_true(routed(zero.end).table >
+                route.table); /* the number of a table is never used again */
 }
 
 static void a_returned_lane_without_the_shards_gets_them_again(void **state)

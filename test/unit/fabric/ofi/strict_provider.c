@@ -50,7 +50,8 @@ static void wrong(const char *format, ...)
 
 /* The object to which a descriptor of registered memory points. */
 struct registration {
-    struct fi_ops fid_ops; /* first member, because objects are found by the table in their fid */
+    /* this member is first, because objects are found by the function table in their fid */
+    struct fi_ops fid_ops;
     struct fi_ops *true_ops;
     const char *base;
     size_t bytes;
@@ -287,13 +288,14 @@ static bool use_up_receive(struct endpoint *e, struct fi_cq_data_entry *entry)
         wrong("a message longer than its receive");
     memcpy(oldest.base, e->buffer, entry->len);
     ssize_t r = post_own(e);
-    if (r != 0 && r != -FI_EAGAIN) /* -FI_EAGAIN: with libfabric 2 the endpoint has ended */
+    if (r != 0 &&
+        r != -FI_EAGAIN) /* with libfabric 2, -FI_EAGAIN means that the endpoint has ended */
         wrong("tcp refuses a receive");
     return true;
 }
 
-/* Reads one entry, or returns the result of fi_cq_read(). An entry without a receive is stored, and
- * later ones wait. */
+/* Reads one entry, or returns the result of fi_cq_read(). An entry for which no receive is posted
+ * is stored, and later entries wait. */
 static ssize_t read_one(struct queue *q, struct fid_cq *cq, struct endpoint *e,
                         struct fi_cq_data_entry *ret_entry)
 {

@@ -12,7 +12,7 @@
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric);
 
 struct strict_counts {
-    unsigned descriptors; /* number of posts from registered local memory */
+    unsigned descriptors; /* number of posts that used registered local memory */
     unsigned words;       /* number of words that used up a receive */
     /* number of messages and words that arrived before a receive was posted */
     unsigned waits;

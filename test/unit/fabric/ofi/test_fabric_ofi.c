@@ -1,5 +1,6 @@
-/* Tests fabric_ofi over the tcp provider on 127.0.0.1. After the cases of every fabric come cases
- * of a network, most of them with unknown peers. test_fabric_ofi_peers.c tests dying peers. */
+/* Tests fabric_ofi over the tcp provider on 127.0.0.1. Runs the cases of every fabric, and then
+ * cases for networks, most of them with unknown peers. test_fabric_ofi_peers.c tests dying
+ * peers. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"

@@ -78,7 +78,8 @@ static void assert_honest_worker_goes_on(struct bench *b)
     assert_memory_equal(b->slot, b->region.base, REGION_BYTES);
 }
 
-/* Returns a connected peer, accepted and open at the lane. */
+/* Connects a peer. Returns its socket; the lane has accepted the peer, and its connection is
+ * open. */
 static int let_in(struct bench *b, struct fabric_conn **ret_conn)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
@@ -181,7 +182,8 @@ static void lend(int fd, uint64_t bytes)
     say(fd, &said, sizeof(said));
 }
 
-/* If a short answer counted, the rest of the slot would still contain bytes of another job. */
+/* If the lane accepted a short answer, the rest of the slot would still contain bytes of another
+ * job. */
 static void an_answer_that_is_too_short_is_no_answer(void **state)
 {
     struct bench b;
@@ -301,7 +303,8 @@ static struct wire_header header_by_chance(uint64_t *state)
     return h;
 }
 
-/* Sends random bytes, most with plausible headers. Connections that stay open are cut. */
+/* Sends random bytes, most with plausible headers. Connections that stay open afterwards are
+ * closed. */
 static void random_bytes_affect_no_other_connection(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");
@@ -332,8 +335,8 @@ static void random_bytes_affect_no_other_connection(void **state)
     bench_close(&b);
 }
 
-/* Fails with an unknown version of libfabric. Run this program and fuzz_tcp_wire with it, then add
- * the version. */
+/* Fails with an unknown version of libfabric. To add the new version, first run this program and
+ * fuzz_tcp_wire with it. */
 static void this_hosts_libfabric_is_a_known_one(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* Tests small operations sent in one message (O13). None may be lost, reordered or reported twice.
- * A pack received from a peer is checked. */
+/* Tests small operations sent in one message (O13). No operation may be lost, reordered or reported
+ * twice. The lane must check each pack that it receives from a peer. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/fabric/ofi/conn.h"
@@ -214,7 +214,7 @@ static void packed_writes_end_with_their_connection(void **state)
 }
 
 /* The peer disconnects after some of these writes. A write that ends without an error must have
- * arrived, even if the peer has not read its word. */
+ * arrived, even if the peer has not read the word that follows the write. */
 static void writes_before_our_own_goodbye_land_without_a_word(void **state)
 {
     enum { COUNT = 60 };
@@ -237,7 +237,7 @@ static void writes_before_our_own_goodbye_land_without_a_word(void **state)
 /* ---- invalid packs ---- */
 
 struct garbage {
-    uint32_t words[10]; /* a pack: its frame, then its items */
+    uint32_t words[10]; /* a pack: first its frame, then its items */
     size_t bytes;
 };
 
@@ -264,7 +264,7 @@ static void a_pack_that_is_none_ends_the_connection(void **state)
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER}, 12},             /* half of an item */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 9, 0}, 24},       /* the padding is missing */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, UINT32_MAX}, 24}, /* the length exceeds the pack */
-        /* rounded up, this length becomes 0 */
+        /* when rounded up, this length becomes 0 */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_USER, 0xfffffffa}, 24},
         {{OFI_MESSAGE_PACK, 1, 99, 8}, 24},                     /* an unknown kind */
         {{OFI_MESSAGE_PACK, 1, OFI_ITEM_WRITE, 8}, 24},         /* the target is missing */

@@ -14,7 +14,8 @@
 #include <unistd.h>
 
 #define MIB (1024 * 1024)
-#define WORKER_LIFE_NS (1800 * NS_PER_S) /* longer than any test; a worker ends with its parent */
+/* lifetime longer than any test; a worker also ends with its parent */
+#define WORKER_LIFE_NS (1800 * NS_PER_S)
 
 static int open_ofi(const struct fabric_options *options, struct fabric **ret_fabric)
 {
@@ -145,8 +146,8 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Posts more bytes than the sockets can buffer, right after fabric_arm() allowed the lane to sleep.
- * With sleep_ms 0 the lane only polls and never sleeps. */
+/* Posts more bytes than the sockets can buffer, right after fabric_arm() has allowed the lane to
+ * sleep. If `sleep_ms` is 0, the lane only polls and never sleeps. */
 static void fill_the_way(struct rig *rig, struct fabric_conn *c, pid_t pid, int sleep_ms)
 {
     enum { WRITES = 4, BYTES = 8 * MIB };
@@ -281,7 +282,7 @@ static void read_checked(struct rig *rig, struct fabric_conn *c, uint8_t *slot, 
 
 /* libfabric 1.17 corrupts memory when an endpoint is closed during the response to a read. The
  * victim is stopped during a response, disconnected as at a deadline, and killed afterwards. Every
- * byte of a healthy worker is compared before, during and after this (O2). */
+ * byte of a healthy worker is compared before, during and after these steps (O2). */
 static void the_disconnection_of_a_stopped_worker_affects_no_other_job(void **state)
 {
     enum { READS = 8 };
@@ -334,7 +335,7 @@ static void closing_beside_a_stopped_worker_is_bounded(void **state)
         rig_pump(&rig);
     uint64_t begin_ns = clock_now_ns();
     fabric_close(rig.lane.fabric);
-    /* the time for a stopped peer would be longer */
+    /* a wait for an answer of the stopped peer would take longer */
     assert_true(clock_now_ns() - begin_ns < 20 * NS_PER_S);
     free(slots);
     worker_kill(pid);

@@ -21,7 +21,7 @@
 
 #define HALF_WAY 50
 #define SILENCE_NS (5 * NS_PER_S)
-#define SOON_NS (SILENCE_NS / 2) /* too short a time for an end because of silence */
+#define SOON_NS (SILENCE_NS / 2) /* time too short for a disconnection because of silence */
 
 static int open_ofi(const struct fabric_options *options, struct fabric **ret_fabric)
 {
@@ -75,7 +75,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Returns the median time in which a word reaches the worker and its answer returns. */
+/* Returns the median time from the send of a word to the receipt of the worker's answer. */
 static uint64_t round_trip_ns(struct rig *rig)
 {
     enum { TRIPS = 1001 };
@@ -92,7 +92,7 @@ static uint64_t round_trip_ns(struct rig *rig)
     return took_ns[TRIPS / 2];
 }
 
-/* Starts strangers, at most fifty at a time, one in each millisecond. */
+/* Starts strangers, one in each millisecond. At most fifty strangers run at a time. */
 static pid_t strangers_start(const char *address)
 {
     pid_t pid = fork();

@@ -176,7 +176,7 @@ static void poll_of_all(struct fabric_event *ret_events)
         fabric_message_done(ret_events[i].conn, ret_events[i].data);
 }
 
-/* The order depends on numbers only, so a slow host does not change the order. */
+/* The order depends only on the numbers of messages, so a slow host does not change the order. */
 static void a_poll_reads_all_of_a_few_connections_in_the_same_order(void **state)
 {
     struct fabric_event first[EVENTS], next[EVENTS];
@@ -211,16 +211,18 @@ static void no_event_is_left_while_the_caller_sleeps(void **state)
     party_post(&flood, MESSAGES);
     party_post(&victim, MESSAGES);
     hear_like_a_lane(1);
-    /* the rest of each connection is one pack, of which a poll may read a part only */
+    /* the remaining messages of each connection are one pack, of which a poll may read only a
+     * part */
     fabric_flush(rig.workers[0].fabric);
     hear_like_a_lane(MESSAGES);
-    /* polls that do not reach every connection never keep the caller awake */
+    /* a poll that does not reach every connection never keeps the caller awake */
     while (fabric_arm(rig.lane.fabric, &wait) < 0 && polls++ < POLLS_MAX)
         assert_int_equal(poll_lane(), 0);
     assert_true(polls < POLLS_MAX);
 }
 
-/* Connections end while others of their job and tenant stay, and the last one ends. */
+/* Connections end while other connections of the same job and tenant stay, and then the last
+ * connection ends. */
 static void the_order_is_kept_while_connections_end(void **state)
 {
     for (int i = 0; i < CONNS; i++) {

@@ -32,7 +32,7 @@ struct liar liar_admitted(struct rig *rig);
 void liar_drop(struct liar *l);
 
 #define PAGE 4096
-/* sizes and seals used by a correct worker */
+/* sizes and seals that a correct worker uses */
 #define RINGS_BYTES ((sizeof(struct shm_rings) + PAGE - 1) / PAGE * PAGE)
 #define HONEST_SEALS (F_SEAL_SHRINK | F_SEAL_GROW)
 

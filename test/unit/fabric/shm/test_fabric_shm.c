@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define DEATH_NOTICED_NS (20 * NS_PER_S) /* enough for any host; without the event, a failure */
+#define DEATH_NOTICED_NS (20 * NS_PER_S) /* any host delivers the event within this time */
 
 static void name_address(char *ret_address)
 {
@@ -273,7 +273,7 @@ static int connect_when_it_listens(struct fabric *f, const char *address)
     return r;
 }
 
-/* Returns the next event. Sleeps so long that only the bell can end the sleep in time. */
+/* Returns the next event. The sleep is so long that only the bell can end it in time. */
 static enum fabric_event_kind next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -283,7 +283,7 @@ static enum fabric_event_kind next_event(struct fabric *f)
     return event.kind;
 }
 
-/* Connects to a lane in a separate process. Shares this region with it. */
+/* Connects to a lane in a separate process, and shares this region with the lane. */
 static pid_t reach_a_lane(struct rig *rig, struct region *ret_region, struct fabric_conn **ret_conn)
 {
     struct fabric *f = rig->workers[0].fabric;
@@ -448,7 +448,7 @@ static void a_forked_child_that_closes_its_copy_has_no_effect(void **state)
     region_destroy(&region);
 }
 
-/* Runs in the child as another user. The exit status is 0 or the reason of a refusal. */
+/* Runs in the child as another user. The exit status is 0, or the reason of the lane's refusal. */
 #define STRANGER_UID 65534
 
 static void knock_as_stranger(const char *address)

@@ -61,7 +61,7 @@ static void a_child_makes_no_page_of_its_parent_fail(void **state)
     if (child == 0)
         be_child(own);
     assert_int_equal(end_of(child), 0);
-    memset(own, 1, BYTES); /* a failing access would raise SIGBUS */
+    memset(own, 1, BYTES); /* if a page were absent, this access would raise SIGBUS */
     munmap(own, BYTES);
 }
 
@@ -92,7 +92,8 @@ static void a_touch_leaves_absent_pages_out(void **state)
         shm_sigbus_touch(base, BYTES);
         assert_int_equal(count_pages(base), BYTES / 4096 / 2);
         assert_false(is_poisoned);
-        assert_int_equal(base[(1 - first) * 4096], 0); /* a page of zeros is mapped in its place */
+        /* the page was replaced by a page of zeros */
+        assert_int_equal(base[(1 - first) * 4096], 0);
         assert_true(is_poisoned);
         is_poisoned = false;
         shm_sigbus_release(base);

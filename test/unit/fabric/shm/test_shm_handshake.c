@@ -1,5 +1,5 @@
-/* Tests wrong handshakes with fabric_shm. The lane must refuse, keep no resource of the peer, and
- * serve the other peers. */
+/* Tests wrong handshakes with fabric_shm. The lane must refuse the peer, free all resources used
+ * for the peer, and serve the other peers. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/base/clock.h"
@@ -132,8 +132,8 @@ static void garbage_instead_of_hello_is_refused_and_leaks_nothing(void **state)
     assert_int_equal(open_descriptors(), before);
 }
 
-/* A packet without a byte looks like the end of the connection. The lane must still close its
- * descriptors. */
+/* A packet without a byte looks like the end of the connection. The lane must nevertheless close
+ * the descriptors in this packet. */
 static void descriptors_that_come_without_a_byte_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -225,7 +225,7 @@ static void a_lane_without_free_descriptors_refuses_peers_and_continues(void **s
     rig_pump(rig);
     assert_int_equal(fabric_arm(rig->lane.fabric, &wait), 0);
     struct pollfd source = {.fd = wait.fd, .events = POLLIN};
-    /* the lane can sleep, because the listener is not always ready */
+    /* the lane can sleep, because the listener is not permanently ready */
     assert_int_equal(poll(&source, 1, 20), 0);
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
     close(waiting);

@@ -1,5 +1,6 @@
-/* Tests memory that workers share over shm. The lane's mapping must never add a page (S12, S14).
- * The lane must fail on absent pages, or check for them first. */
+/* Tests memory that workers share over shm. The lane's mapping must never add a page (S12, S14). An
+ * access of the lane to an absent page must fail, or the lane must check first whether the page
+ * exists. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -170,7 +171,7 @@ static void memory_that_is_announced_without_its_pages_ends_the_connection_(void
     region_destroy(&region);
 }
 
-/* A lane that reads a removed page gets zeros from a page of its own. */
+/* If a lane reads a removed page, it gets zeros from a page that belongs to the lane. */
 static void pages_removed_after_the_announcement_are_not_added_again_(void **state)
 {
     struct rig *rig = *state;
@@ -200,7 +201,8 @@ static void wait_until_warm(struct rig *rig)
     }
 }
 
-/* Pages returned by their owner are skipped. Pages after them are still accessed. */
+/* The lane skips pages that their owner has returned to the kernel, and still accesses the pages
+ * after them. */
 static void existing_pages_are_mapped_early_and_no_page_is_added_(void **state)
 {
     struct rig *rig = *state;

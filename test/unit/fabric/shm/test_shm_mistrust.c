@@ -312,7 +312,7 @@ static void a_page_that_fails_reads_as_zeros_and_is_reported(void **state)
     close(fd);
 }
 
-/* more mappings than the table allocated at the start can contain */
+/* uses more mappings than fit into the table that is allocated at the start */
 static void tens_of_thousands_of_mappings_are_guarded_each(void **state)
 {
     enum { COUNT = 30000 };
@@ -380,8 +380,8 @@ static void a_region_that_fails_ends_the_connection_not_the_process(void **state
     region_destroy(&region);
 }
 
-/* A worker can return pages of sealed memory to the kernel (S8). The region still counts with its
- * full size. */
+/* A worker can return pages of sealed memory to the kernel (S8). The full size of the region must
+ * still count towards the limit. */
 static void a_region_with_returned_pages_counts_with_its_full_size(void **state)
 {
     enum { BYTES = 768 << 10 };

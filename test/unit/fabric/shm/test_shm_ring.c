@@ -326,8 +326,8 @@ static void no_record_and_no_wake_up_is_lost_between_two_threads(void **state)
 }
 
 /* Tests only the race between a sleeper and a waker (W8). Both sides start at the same moment.
- * Either the waker detects the sleeper, or the sleeper detects the record. Without one of the two
- * fences, this test fails even on x86. */
+ * Either the waker detects the sleeper, or the sleeper detects the record. If one of the two memory
+ * fences is missing, this test fails even on x86. */
 #define DUELS 200000u
 
 struct duel {

@@ -30,7 +30,7 @@ void start(uint32_t workers)
 
 struct rig_worker *worker(uint32_t rank) { return &rig.lanes[0].workers[rank]; }
 
-/* Waits for the pull, and checks that all elements of all rows have the value. */
+/* Waits for the pull, and checks that every element of every row has this value. */
 void rows_are(struct rows_asked *pull, float value)
 {
     float rows[KEYS * DIM];
@@ -50,8 +50,8 @@ struct record_clock settings_record(double rate)
                                  .settings = {.rate = rate, .table = ROWS_TABLE}};
 }
 
-/* Checks that the job fails on the lane with this text, and that the other worker receives the
- * failure. */
+/* Checks that the job fails on the lane with this code and text, and that the other worker receives
+ * the failure. */
 void fails_in_midst(int code, const char *words)
 {
     rig_until(&rig.lanes[0], worker(1)->errors_count > 0);
@@ -64,7 +64,7 @@ void fails_in_midst(int code, const char *words)
     assert_true(rig.lanes[0].failures >= 1);
 }
 
-/* Also checks that no row was created. Stops the rig. */
+/* Checks that the job fails, and that no row was created. Stops the rig. */
 void fails(int code, const char *words)
 {
     fails_in_midst(code, words);

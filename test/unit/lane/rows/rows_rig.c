@@ -128,7 +128,8 @@ void rows_set(struct rows_rig *r, const struct row_settings *s)
         rows_send(r, lane, 0, &record, sizeof record);
 }
 
-/* Returns the memory of a request. It has the same offset in the worker's region on every lane. */
+/* Returns the memory of a request. This memory has the same offset in the worker's region on every
+ * lane. */
 static struct request_memory rows_memory(struct rows_rig *r, uint32_t rank, uint32_t keys)
 {
     struct rows_worker *w = &r->workers[rank];
@@ -255,8 +256,8 @@ void rows_wait(struct rows_rig *r, const struct rows_asked *asked)
     }
 }
 
-/* Copies the rows of a pull together. Each lane has written the rows of its shards to the same
- * offset of its own mapping. */
+/* Collects the rows of a pull from the mappings of all lanes. Each lane has written the rows of its
+ * shards to the same offset of its own mapping. */
 static void rows_gather(const struct rows_rig *r, const struct rows_asked *pull, char *ret_rows)
 {
     size_t row_bytes = r->terms.dim * reduce_element_bytes(r->terms.wire);

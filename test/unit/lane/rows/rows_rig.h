@@ -1,5 +1,5 @@
-/* Lanes with one table, and workers that push and pull with the client's own code. Each lane has
- * every second shard of two lanes, or all shards. */
+/* Lanes with one table, and workers that push and pull with the client's own code. If there are two
+ * lanes, each lane has every second shard. */
 #ifndef GRADPOOL_TEST_ROWS_RIG_H
 #define GRADPOOL_TEST_ROWS_RIG_H
 
@@ -40,7 +40,8 @@ struct rows_rig {
 
 /* Fabric of all lanes: "shm", or "ofi" if the program's first argument says so. */
 extern const char *rows_kind;
-/* Memory of a worker. Each start of a rig populates it, so many starts need a small one. */
+/* Bytes of memory of a worker. Each start of a rig populates this memory, so tests with many starts
+ * need a small value. */
 extern size_t rows_region_bytes;
 void rows_set_kind(int argc, char **argv);
 bool rows_are_mapped(void);
@@ -53,7 +54,7 @@ void rows_start_without_last(struct rows_rig *r, uint32_t workers, const struct 
 void rows_stop(struct rows_rig *r);
 /* Sends the settings of rank 0 for its clock, to all lanes. */
 void rows_set(struct rows_rig *r, const struct row_settings *settings);
-/* Begin a push or a pull of `count` keys. Gradients are f32 in the caller's order. The caller ends
+/* Begins a push or a pull of `count` keys. Gradients are f32 in the caller's order. The caller ends
  * the request with rows_asked_free(). */
 struct rows_asked *rows_push(struct rows_rig *r, uint32_t rank, const uint64_t *keys, size_t count,
                              const float *gradients);

@@ -1,4 +1,5 @@
-/* The rules of tables on a lane: clocks, pulls, settings, gradients, lost workers, placing. */
+/* Tests the rules of tables on a lane: clocks, pulls, settings, gradients, lost workers,
+ * placement. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/lane.h"
 #include "svc/lane/rows/table.h"
@@ -49,7 +50,8 @@ static void a_pull_waits_for_the_clock_before(void **state)
     rows_stop(&rig);
 }
 
-/* Pull, push and clocks arrive together: the pull still reads the rows from before the push. */
+/* Pull, push and clocks arrive together: the pull must read the rows as they were before the
+ * push. */
 static void a_pull_reads_no_push_of_its_clock(void **state)
 {
     start(2);
@@ -291,7 +293,7 @@ static void a_worker_may_leave_after_the_clocks_of_all(void **state)
     rows_stop(&rig);
 }
 
-/* The mean is over all ranks of a job that is not elastic, even after one has left. */
+/* The mean is over all ranks of a job that is not elastic, even after a rank has left. */
 static void a_slower_worker_ends_the_clocks_of_one_that_left(void **state)
 {
     start(2);
@@ -332,7 +334,8 @@ static void rows_whose_pages_are_gone_change_nothing(void **state)
     if (!rows_are_mapped())
         skip_because("over this transport no memory is mapped");
     start(2);
-    rig.workers[0].used = 4096 - 128; /* the rows begin a page, behind directory and keys */
+    /* the rows begin at the start of a page, behind directory and keys */
+    rig.workers[0].used = 4096 - 128;
     struct rows_asked *push = rows_push(&rig, 0, keys, KEYS, ones);
     rows_settle(&rig);
     rig_break_page(&rig.lanes[0], 0, table_request_rows(&push->request));
@@ -378,7 +381,7 @@ static void terms_and_shards_are_checked(void **state)
     rows_stop(&rig);
 }
 
-/* When memory for a part of the table is missing, no other part stays allocated. */
+/* If memory for a part of the table is missing, all other parts must be freed. */
 static void a_table_that_does_not_fit_leaves_no_memory(void **state)
 {
     const struct lane_shard_spec shards[] = {{0, 1}, {1, 1}, {2, 1}, {3, 1}};

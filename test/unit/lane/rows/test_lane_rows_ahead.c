@@ -1,6 +1,6 @@
 /* Tests the reads of pushes over a network (A103): the keys and gradients of all shards of a lane
- * are read together, as far as the memory permits. The test counts reads, and trips: groups of
- * reads between which no operation ends. */
+ * are read together, as far as the memory permits. The test counts reads and trips (a trip is a
+ * group of reads that are begun before any of them ends). */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/table.h"
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define SMALL 300
-#define WIDE 1024 /* elements of a row of 4 KiB */
+#define WIDE 1024 /* number of elements of a row of 4 KiB */
 
 static unsigned reads, trips;
 static bool is_posting;
@@ -118,8 +118,8 @@ static void a_push_that_is_applied_on_arrival_is_one_trip(void **state)
     rows_stop(&rig);
 }
 
-/* Each lane has every second shard, so the keys of a shard are followed by those of another
- * lane. */
+/* Each lane has every second shard, so the keys of a shard are followed by keys of a shard on
+ * another lane. */
 static void shards_of_other_lanes_are_not_read(void **state)
 {
     start_with(2, 1, 16, DIM, TABLE_TERMS_BSP);
@@ -130,7 +130,7 @@ static void shards_of_other_lanes_are_not_read(void **state)
     rows_stop(&rig);
 }
 
-/* The shares of both ranks need twice the memory for reads. */
+/* The keys and gradients of both ranks need twice the memory that the lane has for reads. */
 static void shares_beyond_the_memory_are_read_later(void **state)
 {
     const size_t count = AHEAD_BYTES / (WIDE * sizeof(float)) - 24;
@@ -140,7 +140,7 @@ static void shares_beyond_the_memory_are_read_later(void **state)
     rows_clock(&rig, 1);
     rows_wait(&rig, first);
     rows_wait(&rig, second);
-    /* two directories, and two reads of each run of at most 1 MiB */
+    /* two reads of directories, and two reads of each run of at most 1 MiB */
     assert_true(reads >= 2 + 2 * 2 * 4 && reads <= 2 + 2 * 2 * 10);
     rows_have(count, START - 0.75f);
     rows_asked_free(first);
@@ -165,14 +165,14 @@ static void a_trip_ends_with_the_copied_entries(void **state)
     const size_t count = 20000;
     start_with(1, 1, 256, DIM, TABLE_TERMS_BSP);
     push_and_wait(0, count);
-    /* the check of the directory and the update read each part once */
+    /* the check of the directory reads each part once, and so does the update */
     assert_int_equal(reads, 2 * 4 + 2 * 4);
     rows_have(count, START - 0.25f);
     rows_stop(&rig);
 }
 
-/* The process of rank 1 does not answer, so the reads of its keys and rows are in transit when it
- * is lost. */
+/* The process of rank 1 does not answer, so the reads of its keys and rows have not ended when the
+ * rank is lost. */
 static void the_reads_of_a_lost_rank_are_dropped(void **state)
 {
     start_with(1, 2, 64, DIM, TABLE_TERMS_BSP);
@@ -185,7 +185,8 @@ static void the_reads_of_a_lost_rank_are_dropped(void **state)
     rows_settle(&rig);
     assert_int_equal(reads, 2 + 2 * 2);
     assert_false(rows_is_done(&rig, kept));
-    fabric_withdraw(worker(1)->conn, 0); /* so that no read is answered before the end */
+    /* with withdrawn memory no read is answered before the end */
+    fabric_withdraw(worker(1)->conn, 0);
     worker(1)->is_stopped = false;
     fabric_disconnect(worker(1)->conn);
     rows_wait(&rig, kept);

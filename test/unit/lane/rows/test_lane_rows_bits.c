@@ -111,8 +111,8 @@ static void round_to(struct world *w, float *values, size_t count)
     free(wire);
 }
 
-/* Sums the push's gradients of the key: each is rounded to the wire's dtype, the sum in f32 is
- * rounded again. Returns whether the push has the key. */
+/* Sums the push's gradients of the key. Each gradient is rounded to the wire's dtype; their sum in
+ * f32 is rounded again. Returns whether the push has the key. */
 static bool replay_push(struct world *w, const struct push *push, uint64_t key, float *ret_sum)
 {
     uint32_t dim = w->rig.terms.dim, found = 0;
@@ -347,14 +347,14 @@ static void pushes_that_are_not_read_ahead_change_no_bit(void **state)
     push_long(ROW_SUMS_BYTES / (sizeof(uint64_t) + sizeof(float)) + 5000);
 }
 
-/* The sums of one stripe need more than one batch. */
+/* One stripe has more sums than a batch can contain. */
 static void long_rows_are_applied_in_batches(void **state)
 {
     struct table_terms terms = terms_of(TABLE_TERMS_ADAGRAD_ONE);
     terms.dim = TABLE_TERMS_DIM_MAX;
     terms.shards = 1;
     run(1, 2, terms, 90, 60, 2);
-    run(1, 2, terms, 110, 300, 2); /* more than 64 rows of a push are not read ahead */
+    run(1, 2, terms, 110, 300, 2); /* a push of more than 64 rows is not read ahead */
 }
 
 int main(int argc, char **argv)

@@ -127,7 +127,8 @@ static char *lent(const struct rows_asked *asked, uint64_t at)
     return asked->request.memory.base + at;
 }
 
-/* Over a network the entries were copied before. */
+/* The worker changes the directory after the lane has checked it. Over a network the lane uses its
+ * copy of the entries. */
 static void a_directory_that_changes_is_not_trusted(void **state)
 {
     if (!rows_are_mapped())

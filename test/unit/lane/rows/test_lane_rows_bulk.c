@@ -1,5 +1,5 @@
 /* Tests holds of a table, and rows in bulk (A104): a held table applies no push, a hold waits for a
- * clock that the lane has begun, and stored rows are those of the table from which they were
+ * clock that the lane has begun, and imported rows equal the rows of the table from which they were
  * read. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/rows/bulk/bulk.h"
@@ -35,7 +35,7 @@ static void end_clocks(void)
     rows_clock(&rig, 1);
 }
 
-/* Reads all rows of all shards, `most` bytes at a time. Returns their bytes. */
+/* Reads all rows of all shards, `most` bytes at a time. Returns the number of bytes read. */
 static size_t read_all(char *ret_rows, size_t most)
 {
     size_t bytes = 0;
@@ -112,7 +112,7 @@ static void rows_are_read_in_parts_of_any_length(void **state)
     rows_stop(&rig);
 }
 
-/* The rows go to a table with other shards. Absent keys keep their initial value. */
+/* Stores the rows in a table with other shards. Absent keys keep their initial value. */
 static void stored_rows_are_those_that_were_read(void **state)
 {
     const struct bulk_updates updates = {.count = 1, .clock = 1};
@@ -149,7 +149,7 @@ static struct bulk_standing hold_of(uint32_t at, bool loads)
     return standing;
 }
 
-/* Without BSP, clocks end during a hold, and a lane may hear of them before its hold ends. */
+/* Without BSP, clocks end during a hold, and a lane may receive these ends before its hold ends. */
 static void an_asynchronous_import_has_one_number_of_updates_on_all_lanes(void **state)
 {
     struct table_terms terms = users;

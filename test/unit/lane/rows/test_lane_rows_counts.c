@@ -11,8 +11,9 @@
 
 #include <cmocka.h>
 
-#define MANY 5000 /* keys of more than one turn, and more than one page of rows of a shard */
-#define PART 1250 /* keys of one request: their memory fits a worker's region */
+/* number of keys that need more than one turn, and more than one page of rows in a shard */
+#define MANY 5000
+#define PART 1250 /* number of keys of one request, whose memory fits into a worker's region */
 
 static struct table_counts_row measured_on(uint32_t lane)
 {

@@ -1,6 +1,7 @@
 /* Tests a worker that breaks every rule: its records have random fields, and it writes to its lent
- * memory at any moment of an apply or a pull. The lane continues, and every stored row has its
- * place. Either the job fails with a reason, or the other worker's requests are answered. */
+ * memory at any moment of an apply or a pull. The lane continues, and every stored row must be
+ * found by its key. Either the job fails with a reason, or the other worker's requests are
+ * answered. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/rows/table.h"
 #include "svc/wire/mixed_key.h"
@@ -181,7 +182,7 @@ static void a_hostile_worker_harms_its_own_job_only(void **state_)
 {
     uint32_t runs = extent(150, 60, 3000), failed = 0;
     if (!rows_are_mapped())
-        runs /= 3; /* a start over a network waits longer, and few jobs survive */
+        runs /= 3; /* a start over a network takes longer, and few jobs survive */
     for (uint64_t seed = 1; seed <= runs; seed++)
         failed += run(seed);
     print_message("%u of %u jobs failed\n", failed, runs);

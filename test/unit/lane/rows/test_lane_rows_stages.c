@@ -1,5 +1,5 @@
-/* The members of a stage on a lane: clocks, means and settings follow them, and a stage begins only
- * between the requests of two stages. */
+/* Tests the stages of a job on a lane. Clocks, means and settings depend only on the members of the
+ * current stage. A stage begins only when all requests of the former stage have ended. */
 #include "svc/lane/rows/stage/stage.h"
 #include "svc/lane/rows/table.h"
 #include "test/unit/lane/rows/rows_case.h"
@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-/* Begins a stage of the ranks in the mask. The workers of the rig go on in its first clock. */
+/* Begins a stage of the ranks in the mask. The workers of the rig then continue in the first clock
+ * of the stage. */
 static int begin_as(uint64_t number, uint64_t mask, uint64_t first_clock, uint32_t consistency)
 {
     uint64_t ranks[RANKS_WORDS] = {mask};
@@ -93,7 +94,8 @@ static void a_repeated_stage_changes_nothing(void **state)
     rows_clock(&rig, 0);
     rows_settle(&rig);
     assert_int_equal(begin(1, 0x2, 1), 0);
-    rig.workers[0].clock.ended = 1; /* begin() has set the clock back */
+    /* needed because begin() has set the clock of this worker back */
+    rig.workers[0].clock.ended = 1;
     rows_are(rows_pull(&rig, 0, keys, KEYS), START - 0.25f);
     rows_stop(&rig);
 }
@@ -110,7 +112,8 @@ static void wrong_stages_are_refused(void **state)
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
     rows_settle(&rig);
-    assert_int_equal(begin(3, 0x1, 1), -EINVAL); /* below the clocks of the members */
+    /* the clock is lower than the clocks of the members */
+    assert_int_equal(begin(3, 0x1, 1), -EINVAL);
     const struct lane_stage stage = {.number = 4, .ranks = one, .first_clock = 2};
     assert_int_equal(lane_begin_stage(rig.lanes[0].lane, RIG_JOB + 1, &stage), -ENOENT);
     rows_stop(&rig);
@@ -121,7 +124,8 @@ static void a_table_that_inherits_has_the_consistency_of_the_stage(void **state)
     start(2); /* `users` inherits */
     assert_int_equal(begin_as(1, 0x3, 1, TABLE_TERMS_ASP), 0);
     push_ones(0);
-    rows_are(rows_pull(&rig, 0, keys, KEYS), START - 0.25f); /* its own push, without a clock */
+    /* the pull includes the rank's own push, without an end of its clock */
+    rows_are(rows_pull(&rig, 0, keys, KEYS), START - 0.25f);
     rows_settle(&rig);
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
@@ -135,7 +139,8 @@ static void a_table_that_inherits_has_the_consistency_of_the_stage(void **state)
     rows_stop(&rig);
 }
 
-/* Rank 0, whose settings have come before, is idle: a late change of it does not count. */
+/* Rank 0 has sent settings, and is now outside the stage: a late change of its settings has no
+ * effect. */
 static void settings_of_an_idle_rank_do_not_count(void **state)
 {
     struct record_clock idle = settings_record(8), lowest = settings_record(0.5);

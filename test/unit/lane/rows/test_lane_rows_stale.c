@@ -194,7 +194,7 @@ static void a_worker_with_ssp_that_leaves_behind_others_fails_the_job(void **sta
     fails(-EPIPE, "rank 2 has left job 'job' before the end of clock 1 of table 'users'");
 }
 
-/* The lost worker is the slowest one, and is still in its first clock. */
+/* The lost worker is the slowest worker, and is still in its first clock. */
 static void a_lost_worker_frees_the_minimum(void **state)
 {
     start_with(TABLE_TERMS_SSP, 1, 3);
@@ -216,7 +216,7 @@ static void a_lost_worker_frees_the_minimum(void **state)
     rows_stop(&rig);
 }
 
-/* A rank that has declared the table and died. */
+/* Loses a rank that has declared the table, but never connected to the lane. */
 static void a_lost_rank_that_never_connected_frees_the_minimum(void **state)
 {
     const uint64_t gone[RECORD_MISSING_WORDS] = {1u << 2};
@@ -236,7 +236,7 @@ static void a_lost_rank_that_never_connected_frees_the_minimum(void **state)
 }
 
 /* The lane waits for the gradients of a rank whose process does not answer, in the midst of a
- * batch. No row has them after the rank is lost. */
+ * batch. After the rank is lost, no row may contain these gradients. */
 static void a_rank_that_is_lost_while_its_rows_are_read_is_left_out(void **state)
 {
     if (rows_are_mapped())
@@ -253,7 +253,8 @@ static void a_rank_that_is_lost_while_its_rows_are_read_is_left_out(void **state
     struct rows_asked *pull = pull_of(0);
     waits(pull);
     assert_int_equal(rows_stored(&rig), 0);
-    fabric_withdraw(worker(2)->conn, 0); /* so that no read is answered before the end */
+    /* with withdrawn memory no read is answered before the end */
+    fabric_withdraw(worker(2)->conn, 0);
     worker(2)->is_stopped = false;
     fabric_disconnect(worker(2)->conn);
     rows_are(pull, START - 0.5f);

@@ -1,5 +1,5 @@
-/* Memory for tests of a table. Counts blocks, checks the lengths of freed ones, and fails at the
- * n-th allocation. */
+/* Memory for tests of a table. Counts blocks, checks the length of each freed block, and lets the
+ * n-th allocation fail. */
 #ifndef GRADPOOL_TEST_TABLE_RIG_H
 #define GRADPOOL_TEST_TABLE_RIG_H
 
@@ -17,14 +17,14 @@
 #include <cmocka.h>
 
 #define NEVER SIZE_MAX
-#define VALUES 4 /* number of f32 values in a row, with the same number of moments */
+#define VALUES 4 /* number of f32 values in a row; a row also has this number of moments */
 #define NO_VALUE (-1.0f)
 
 struct rig {
     struct allowance allowance;
     struct table_shard shard;
     size_t blocks, bytes;
-    size_t left; /* number of allocations before one fails; NEVER */
+    size_t left; /* number of allocations that succeed before one fails; NEVER: none fails */
 };
 
 static int rig_alloc(void *context, size_t bytes, void **ret_memory)
@@ -53,7 +53,7 @@ static void rig_free(void *context, void *memory, size_t bytes)
     free(memory);
 }
 
-/* Initial value of every element: an arbitrary function of the key. */
+/* Returns the initial value of every element: an arbitrary function of the key. */
 static inline float rig_initial(uint64_t mixed) { return (float)(mixed % 1000003) + 0.5f; }
 
 static void rig_birth(void *context, uint64_t mixed, void *ret_values)

@@ -17,7 +17,7 @@
 static const struct row_settings settings = {.rate = 0.1, .epsilon = 1e-8, .weight_decay = 0.01};
 static const struct row_initial initial = {.kind = ROW_NORMAL, .value = 0.1, .seed = 11};
 
-/* A push: keys in the order of their mixed keys, and a gradient for each. */
+/* A push: keys in the order of their mixed keys, and a gradient for each key. */
 struct push {
     size_t count;
     uint64_t mixed[KEYS];
@@ -141,8 +141,8 @@ static void table_end(void)
     assert_int_equal(table.memory.blocks, 0);
 }
 
-/* Returns the gradient of a source, found by its position in the whole push instead of the
- * window. */
+/* Returns the gradient of a source, which is found by the key's position in the whole push, not in
+ * the window. */
 static const void *table_gradient(int clock, const struct stripe_source *source)
 {
     const struct stripe_part *part = &table.stripe.parts[source->part];

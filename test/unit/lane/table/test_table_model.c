@@ -3,7 +3,7 @@
 #include "svc/wire/mixed_key.h"
 #include "test/unit/lane/table/table_rig.h"
 
-#define MODEL_KEYS 6000 /* more keys than ten full pages contain */
+#define MODEL_KEYS 6000 /* number of keys; ten full pages contain fewer */
 #define BATCH 500
 #define SHARD_BITS 5
 
@@ -16,8 +16,8 @@ struct model {
 };
 static struct model model;
 
-/* Returns a key of one of four kinds: random, dense, at the ends of the shard, with few different
- * tags. */
+/* Returns a key of one of four kinds: random keys, adjacent keys, keys at the ends of the shard,
+ * keys with few different tags. */
 static uint64_t any_key(void)
 {
     uint64_t first = mixed_key_first(model.number, SHARD_BITS);
@@ -143,8 +143,8 @@ static void fill_push(uint64_t *mixed, uint64_t first, uint64_t count, uint64_t 
     qsort(mixed, count, sizeof *mixed, rig_compare);
 }
 
-/* Walks over all rows in the order of their keys. Each created key must occur once, and no other
- * key. */
+/* Walks over all rows in the order of their keys. Each created key must occur exactly once, and no
+ * other key may occur. */
 static void assert_walk_is_whole(const struct rig *rig, uint64_t births, uint64_t salt)
 {
     static uint32_t rows[PUSH];

@@ -1,4 +1,5 @@
-/* Tests the rows of a shard: births, lookups, walks, quotas and failed allocations. */
+/* Tests the rows of a shard: creation, lookups, walks over all rows, quotas and failed
+ * allocations. */
 #include "svc/wire/mixed_key.h"
 #include "test/unit/lane/table/table_rig.h"
 
@@ -105,8 +106,8 @@ static void rows_of_every_length_keep_apart(void **state)
             uint32_t lists = rows.blocks_room;
             assert_int_equal(table_rows_add(&rows, i, &row[i]), 0);
             memset(rows_at(&rows, row[i]) + 8, (int)i, lengths[l] - 8);
-            if (lists == rows.blocks_room) /* only without a growth of the list: a longer list uses
-                                            * memory, too */
+            if (lists == rows.blocks_room) /* true only if the list has not grown: a longer list
+                                            * uses memory, too */
                 assert_int_equal(rig.allowance.used_bytes - used, left ? 0 : next);
         }
         for (uint32_t i = 0; i < 200; i++) {
@@ -220,7 +221,7 @@ static void the_nth_allocation_fails(void **state)
         if (!has_failed)
             break;
     }
-    assert_true(failures > 15); /* each kind of allocation failed: blocks, pages, lists,
+    assert_true(failures > 15); /* an allocation of each kind has failed: blocks, pages, lists,
                                  * directories */
 }
 
@@ -283,7 +284,7 @@ static void a_walk_goes_in_the_order_of_mixed_keys_also_beside_births(void **sta
         }
         if (count < most)
             break;
-        /* births at keys before the walk's position, which the walk does not visit */
+        /* creates rows at keys before the walk's position, which the walk does not visit */
         if (seen % 7 == 0)
             table_shard_add(&rig.shard, &(uint64_t){from - 1 - (uint64_t)random() % 1000}, 1, rows);
     }

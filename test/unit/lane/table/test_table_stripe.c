@@ -183,7 +183,8 @@ static void the_largest_keys_of_all_have_a_stripe(void **state)
     assert_true(stripe.is_end);
 }
 
-/* The quota refuses a stripe as a whole. Once there is room, the same stripe continues. */
+/* The quota refuses a stripe as a whole. As soon as the quota allows the stripe, the same stripe
+ * continues. */
 static void a_full_quota_begins_no_stripe(void **state)
 {
     static uint64_t keys[SOURCES];
@@ -231,7 +232,8 @@ static void the_nth_allocation_of_a_stripe_fails(void **state)
 #define PUSHES 2
 #define KEYS 400 /* number of different keys */
 
-/* The pushes of one clock. Each is a list of ascending keys with one number as gradient. */
+/* The pushes of one clock. Each push is a list of ascending keys, with one number as the gradient
+ * of each key. */
 struct naive {
     size_t counts[RANKS][PUSHES];
     uint64_t keys[RANKS][PUSHES][KEYS];
