@@ -32,7 +32,7 @@
 #define HOSTILE_LONG_MS 1500 /* length of an attack in a long run */
 #define COMPLETE_S 20        /* a run of fewer seconds is a short run */
 /* A short run lasts up to this many times longer, until each kind of strike has happened. */
-#define SLOWER 3
+#define SLOWER 6
 
 struct conductor {
     const struct faults *about;

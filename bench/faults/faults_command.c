@@ -15,7 +15,7 @@ enum { KEY_SECONDS = 1000, KEY_SEED, KEY_JSON };
 
 static const struct argp_option options[] = {
     {"seconds", KEY_SECONDS, "S", 0,
-     "length of the run (default 40); from 20 s on, a slow host continues for up to three times as "
+     "length of the run (default 40); from 20 s on, a slow host continues for up to six times as "
      "long, until each kind of fault has happened"},
     {"seed", KEY_SEED, "N", 0, "seed of the faults and their times (default 1)"},
     {"json", KEY_JSON, 0, 0, "the last line is JSON"},

@@ -25,6 +25,8 @@ SECONDS = 300 if IS_LONG else 20
 TRIES = 3
 # minimum number of kinds of faults, of eleven; in the short form each kind has one or two seconds
 KINDS_LEAST = 6
+KINDS = ('kills_aggregator', 'kills_worker', 'kills_coordinator', 'restarts', 'retired', 'stops',
+         'cuts', 'rounds', 'rounds_elastic', 'snapshots', 'attacks')
 WAIT_S = 24  # three times the limit of each wait in the bench, because the host may have few cores
 
 
@@ -41,30 +43,37 @@ class Strikes(unittest.TestCase):
     def strike(self, seed):
         answer = harness.run([BENCH, 'faults', '--json', '--seconds', str(SECONDS), '--seed',
                               str(seed)], capture_output=True, text=True, check=False,
-                             timeout=3 * SECONDS + 120)
+                             timeout=6 * SECONDS + 240)
         print(f'# {answer.stdout.strip()}', flush=True)
         self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
         told = json.loads(answer.stdout.splitlines()[-1])
         self.assertEqual(told['kills'], told['kills_aggregator'] + told['kills_worker'] +
                          told['kills_coordinator'])
-        for name in ('kills_aggregator', 'kills_worker', 'kills_coordinator', 'restarts',
-                     'retired', 'stops', 'cuts', 'rounds', 'rounds_elastic', 'snapshots',
-                     'attacks'):
-            self.assertGreater(told[name], 0, name)
-        # A tenant's job with a missing worker blocks a drain; the drain then fails with this
-        # reason.
-        self.assertGreater(told['drains'] + told['drains_refused'], 0)
-        self.assertGreaterEqual(told['attack_kinds'], KINDS_LEAST)
         self.assertGreater(told['elements_checked'], told['rounds'])
         self.assertLess(told['longest_wait_s'], WAIT_S)
         self.assertEqual((told['wrong'], told['hangs'], told['unnamed_errors'], told['crashes']),
                          (0, 0, 0, 0))
+        return told
+
+    def strike_in_all_ways(self, seed):
+        """Runs the seed. If a kind of strike has not happened, because the host is busy, runs two
+        further seeds."""
+        for further in range(TRIES):
+            told = self.strike(seed + 1000 * further)
+            # A tenant's job with a missing worker blocks a drain; the drain then fails with this
+            # reason.
+            lacking = [name for name in KINDS if not told[name]]
+            lacking += [] if told['drains'] + told['drains_refused'] else ['drains']
+            lacking += [] if told['attack_kinds'] >= KINDS_LEAST else ['kinds of attacks']
+            if not lacking:
+                return
+        self.fail(f'a run without {", ".join(lacking)}')
 
     def test_kills_stops_and_cuts_change_no_element(self):
         for seed in seeds():
             print(f'# GRADPOOL_TEST_SEED={seed}', flush=True)
             with self.subTest(seed=seed):
-                self.strike(seed)
+                self.strike_in_all_ways(seed)
 
 
 def children(pid):
