@@ -395,7 +395,7 @@ def compare_passes(of):
         for _ in range(times):
             net(given).sum().backward()
     backward(2)
-    of.expect_true('on the way', 'on their way' in of.raised(
+    of.expect_true('in flight', 'are in flight' in of.raised(
         lambda: optimizer.set_backward_passes_per_step(3))[1])
     optimizer.step()
     expect_weight(of, 'two passes', net, -2.0)
