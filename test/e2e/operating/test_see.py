@@ -68,8 +68,13 @@ class Top(Running):
         self.assertEqual(job['cores_saved'], 0)
 
     def test_output_to_a_pipe_is_printed_once_without_control_characters(self):
-        text = self.top()
-        self.assertIn('resnet-7 100 %', text)
+        seen = {}
+
+        def has_shares():
+            seen['text'] = self.top()
+            return 'resnet-7 100 %' in seen['text']
+        until(has_shares, 'top shows a share', process=self.service.serve)
+        text = seen['text']
         self.assertNotIn('\x1b', text)
         self.assertEqual(text.count('dedicated servers would hold'), 1)
 
@@ -409,8 +414,8 @@ class Browser(Running):
     def setUp(self):
         super().setUp()
         self.web = web_of(self.service)
-        until(lambda: '100 %' in fetch(self.web + '/report')[1], 'the shares are known',
-              process=self.service.serve)
+        until(lambda: fetch(self.web + '/report')[1].count('resnet-7 100 %') == 2,
+              'the shares of both lanes are known', process=self.service.serve)
 
     def test_a_browser_shows_the_figures_and_the_chart_without_an_error(self):
         dom = browser.dom(self.web + '/report')
