@@ -78,8 +78,8 @@ static void read_log(struct watch *w)
  * children lead a process group. */
 static bool is_orphan(pid_t pid) { return getpgid(pid) == pid; }
 
-/* Handles ended orphans. `ends`: whether to send SIGTERM to running orphans, and to kill orphans
- * that do not end. */
+/* Handles ended orphans. `ends`: whether to send SIGTERM to running orphans, and later SIGKILL to
+ * orphans that still run. */
 static void reap_orphans(struct orphans *o, bool ends)
 {
     pid_t children[CHILDREN_MAX];

@@ -20,8 +20,9 @@ struct loss_rule {
      * until the work ends, divided by its lane time. Negative: the sums overflowed. NULL: the
      * function of `shared` is used. */
     double (*stretch)(const struct packer_resident *jobs, size_t count, size_t self);
-    /* Computes the largest lane time of a round, in ns, for one more job beside the residents, so
-     * that no job's loss plus margin exceeds its limit. Negative: the job may not use the lane.
+    /* Computes the largest lane time of a round, in ns, for one more job beside the residents. With
+     * this time, no job's loss plus margin exceeds its limit. Negative: the job may not use the
+     * lane.
      * Loss grows with lane time, so this one number suffices for pieces of any size. */
     double (*room_ns)(const struct packer_resident *residents, size_t count,
                       const struct packer_timing *job);

@@ -110,8 +110,8 @@ static int name_service(const char *endpoint, const struct channel *channel, int
                    channel_bare_text(channel, bare.text));
 }
 
-/* Replaces the connection by one over the operators' Unix socket, if the Welcome names a socket
- * that this user may open. */
+/* Replaces the connection by one over the operators' Unix socket, if the Welcome names a socket and
+ * this user may open the socket. */
 static void change_doors(const struct endpoint *endpoint, const envelope *welcome,
                          struct channel **channel)
 {

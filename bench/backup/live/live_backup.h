@@ -1,5 +1,5 @@
-/* The live bench runs crews over both transports, with several step times and rules, on a service
- * that it starts. */
+/* The live bench starts a service, and runs crews on it over both transports, with several step
+ * times and rules. */
 #ifndef GRADPOOL_BENCH_BACKUP_LIVE_LIVE_BACKUP_H
 #define GRADPOOL_BENCH_BACKUP_LIVE_LIVE_BACKUP_H
 

@@ -57,8 +57,8 @@ static bool hand_over_find_ranks(struct hand_over *h, const struct stage_call *c
     return is_mine && h->count > 1;
 }
 
-/* Writes the name of the hidden tensor. The name contains the ranks and the number of bytes, so
- * that a later hand-over of the same ranks uses the same tensor. */
+/* Writes the name of the hidden tensor. The name contains the ranks and the number of bytes: a
+ * later hand-over of the same ranks and size uses the same tensor. */
 static void hand_over_name(struct hand_over *h)
 {
     uint64_t set[RANKS_WORDS] = {0};

@@ -1,5 +1,5 @@
 /* Tests svc/base/system/slice: the scheduler's slice of a thread, and of the threads and processes
- * that it starts. */
+ * started by this thread. */
 #include "svc/base/clock.h"
 #include "svc/base/system/slice.h"
 #include "test/unit/skip.h"
