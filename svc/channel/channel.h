@@ -68,9 +68,10 @@ bool channel_is_loopback(const struct channel *ch);
  * peer's kernel answers even for a stopped process. After this call the kernel no longer closes a
  * connection whose peer does not read, so the caller has to check channel_silent_ns(). */
 void channel_watch_host(struct channel *ch, unsigned quiet_s);
-/* Returns the time since the last byte or acknowledgement from the peer. Returns 0 if this time has
- * no meaning: the peer's receive buffer is full and the peer was not probed lately, the end of the
- * connection was not read yet, or the socket is a Unix socket. Costs two system calls. */
+/* Returns the time since the last byte or acknowledgement from the peer. Returns 0 in three cases,
+ * in which this time has no meaning. The peer's receive buffer is full, and the peer was not probed
+ * lately. The end of the connection was not read yet. The socket is a Unix socket. Costs two system
+ * calls. */
 uint64_t channel_silent_ns(const struct channel *ch);
 
 /* Makes the connecting end use TLS 1.3 with this key. Called before anything is sent. Messages wait
@@ -110,10 +111,11 @@ const char *channel_failure(const struct channel *ch);
 /* Returns how the connection has ended. The kernel closes the connections of a process that ends,
  * and resets those from which the process has not read all bytes. */
 enum channel_end {
-    CHANNEL_ENDED_OTHERWISE, /* by the network, or not yet */
-    CHANNEL_CLOSED,          /* by the peer */
-    CHANNEL_RESET, /* by the peer's kernel. A firewall resets in answer to bytes or probes, which
-                    * then stay without an acknowledgement; here all have one. */
+    CHANNEL_ENDED_OTHERWISE, /* the network has ended the connection, or the connection is open */
+    CHANNEL_CLOSED,          /* the peer has closed the connection */
+    /* The peer's kernel has reset the connection. All bytes and probes are acknowledged. After a
+     * reset by a firewall, some bytes or probes are not. */
+    CHANNEL_RESET,
 };
 enum channel_end channel_how_ended(const struct channel *ch);
 

@@ -73,7 +73,7 @@ int buffer_reserve(struct buffer *b, size_t bytes)
 
 /* --- the socket ------------------------------------------------------------------------------ */
 
-/* Fails the channel with -ECONNRESET, whatever the way in which the connection has ended. */
+/* Fails the channel with -ECONNRESET. The code is the same for every end of a connection. */
 static int channel_fail_gone(struct channel *ch, int error)
 {
     if (ch->failed == 0)

@@ -281,7 +281,7 @@ static void give_up(struct holder_link *l)
 static void drop_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
-    l->copies++; /* the extra count prevents that the link is freed with its last copy */
+    l->copies++; /* the extra count keeps the link when its last copy is dropped */
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && copy->link == l)

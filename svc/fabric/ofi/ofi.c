@@ -131,9 +131,10 @@ static bool ofi_has_few(const struct ofi_fabric *f)
 }
 
 /* Polls. Connections that are known to be active are read first. The descriptors of other
- * connections are checked only if the active connections had no event, in every few polls, and
- * after LOOK_NS. Most polls of a busy caller therefore save a system call. If the event queue has
- * woken the caller, the caller polls again until this queue is read. */
+ * connections are checked in three cases: the active connections had no event;
+ * POLLS_WITHOUT_LOOK_MAX polls have passed since the last check; or LOOK_NS has passed. Most polls
+ * of a busy caller therefore save a system call. If the event queue has woken the caller, the
+ * caller polls again until this queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);

@@ -1,6 +1,6 @@
 /* Queue of a connection of fabric_ofi. Posts receives, manages slots, adds the connection to the
- * list that polls read, and shuts it down. Never blocks. No file that posts other operations is
- * called from here. */
+ * list that polls read, and shuts it down. Never blocks. This file calls no file that posts other
+ * operations. */
 #include "svc/fabric/ofi/provider/queue.h"
 
 #include "svc/base/clock.h"

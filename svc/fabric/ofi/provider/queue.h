@@ -67,7 +67,8 @@ int ofi_queue_post_failed(struct ofi_conn *c, int r);
 
 /* Sets the timer to `when_ns`, unless it fires earlier. Used for deadlines of connections. */
 void ofi_queue_set_timer(struct ofi_fabric *f, uint64_t when_ns);
-/* Sets a deadline in OFI_CLOSE_NS, until which posted operations may end. */
+/* Sets the connection's deadline to OFI_CLOSE_NS from now. Posted operations should end before the
+ * deadline. */
 void ofi_queue_set_deadline(struct ofi_conn *c);
 /* Ends the connection by shutting down its socket. Posted operations then end (O2). */
 void ofi_queue_cut(struct ofi_conn *c);

@@ -50,7 +50,8 @@ struct shm_lent {
 /* Creates the region, which owns `fd` after success. Returns 0 or -ENOMEM. */
 int shm_lent_create(uint32_t id, int fd, uint64_t bytes, _Atomic bool *poisoned,
                     struct shm_lent **ret_lent);
-/* Unmaps and frees the region, and charges its toll. NULL is allowed. */
+/* Unmaps and frees the region, and adds the time of unmapping to the toll of its job (toll.h). NULL
+ * is allowed. */
 void shm_lent_destroy(struct shm_lent *lent);
 
 /* Maps pages for a few milliseconds. Returns 0 if all work is done, -EAGAIN if more is left, or an
