@@ -55,7 +55,7 @@ int channel_fd(const struct channel *ch);
 uint32_t channel_events(const struct channel *ch);
 /* Returns the peer's address, such as "127.0.0.1:51234" or "unix pid 4242 uid 0". */
 const char *channel_peer(const struct channel *ch);
-/* Returns the text of an error without the peer's address. For a sentence that already names the
+/* Returns the text of an error without the peer's address. Used in sentences that already name the
  * peer. */
 const char *channel_bare_text(const struct channel *ch, const char *text);
 /* Writes process number and user of the peer of a Unix socket. Returns 0, or -ENOTSUP for TCP. */
@@ -127,7 +127,7 @@ uint32_t channel_frame_bytes(const struct channel *ch);
 /* Returns whether the last receive returned -EAGAIN although the socket still contains bytes of a
  * long frame. The socket is then still readable. */
 bool channel_has_more(const struct channel *ch);
-/* Returns the number of bytes that the peer has not read. */
+/* Returns the number of bytes that wait to be sent to the peer. */
 size_t channel_backlog(const struct channel *ch);
 
 /* Sends a request, whose id this function sets, and blocks until the reply with this id arrives.

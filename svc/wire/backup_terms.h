@@ -27,7 +27,7 @@ enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_T
 #define BACKUP_TERMS_LEAST 2u         /* default of `least` in a job with at least 2 workers */
 #define BACKUP_TERMS_ABSENCE 64u      /* default of `absence` */
 #define BACKUP_TERMS_LAG 4u           /* default of `lag` */
-#define BACKUP_TERMS_LAG_MAX 16u      /* largest `lag`; lanes have room for as many results */
+#define BACKUP_TERMS_LAG_MAX 16u      /* largest `lag`: number of results that a lane can store */
 #define BACKUP_TERMS_GRADIENTS_MAX 7u /* maximum number of gradients of one rank in one round */
 /* maximum number of workers, if ranks push several gradients a round */
 #define BACKUP_TERMS_REPEATING_MAX 256u

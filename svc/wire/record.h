@@ -93,8 +93,8 @@ enum record_operation {
     RECORD_RESTORE = 14, /* the input of the root is the state; all ranks receive the parameters */
 };
 
-/* Standing of a worker, sent with READY (W5). All values except ANNOUNCE are sent after the loss of
- * a lane. */
+/* Standing of a worker, sent with READY (W5). HOLDS, IDLE and KEEPS report earlier rounds, for
+ * example to a new owner of the piece. */
 enum record_standing {
     RECORD_ANNOUNCE = 0, /* the worker's input of this round is lent */
     /* the whole result of this round is in the landing area; the round is not committed */

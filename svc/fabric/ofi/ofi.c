@@ -185,8 +185,8 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* Ends the bursts, because only small operations of a burst wait in a pack (O13). All other
- * operations were sent when they were posted. */
+/* Ends the bursts, which sends the packs. Only small operations of a burst wait in packs (O13); all
+ * other operations were sent when they were posted. */
 static void ofi_flush(struct fabric *base) { ofi_pack_end_bursts(ofi_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */

@@ -27,9 +27,9 @@ static inline uint32_t record_row_requests(uint32_t workers)
     return fair < RECORD_ROW_REQUESTS_MAX ? fair : RECORD_ROW_REQUESTS_MAX;
 }
 
-/* Maximum number of requests that a worker may have open. Over a network, a lane stores one pull of
- * each worker slightly longer than the worker does, until the writes of rows and word are complete
- * on the lane. */
+/* Maximum number of requests that a worker may have open. Over a network, a lane may still store
+ * one pull of a worker after the pull has ended for the worker: until the writes of rows and word
+ * are complete on the lane. */
 static inline uint32_t record_row_requests_open(uint32_t workers)
 {
     return record_row_requests(workers) - 1;

@@ -106,8 +106,9 @@ int ofi_queue_prepare(struct ofi_conn *c)
 }
 
 /* Posts the receive again, unless the endpoint has ended. For an ended endpoint libfabric 2 returns
- * EAGAIN. Messages from before the end must still be read, and the end returns the posted receives.
- * If no receive is posted, this function ends the connection, with the error of the endpoint. */
+ * EAGAIN. Messages that arrived before the end must still be read. The end of the endpoint returns
+ * the posted receives. If no receive is posted, this function ends the connection, with the error
+ * of the endpoint. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)
