@@ -108,13 +108,13 @@ int channel_flush(struct channel *ch);
  * unparsable bytes); channel_failure() has a text for the log. */
 int channel_receive(struct channel *ch, envelope **ret_message);
 const char *channel_failure(const struct channel *ch);
-/* Returns how the connection has ended. The kernel closes the connections of a process that ends,
- * and resets those from which the process has not read all bytes. */
+/* Returns how the connection has ended. When a process ends, the kernel closes its connections. If
+ * the process has not read all bytes of a connection, the kernel resets the connection instead. */
 enum channel_end {
     CHANNEL_ENDED_OTHERWISE, /* the network has ended the connection, or the connection is open */
     CHANNEL_CLOSED,          /* the peer has closed the connection */
     /* The peer's kernel has reset the connection. All bytes and probes are acknowledged. After a
-     * reset by a firewall, some bytes or probes are not. */
+     * reset by a firewall, some bytes or probes are not acknowledged. */
     CHANNEL_RESET,
 };
 enum channel_end channel_how_ended(const struct channel *ch);

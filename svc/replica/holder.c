@@ -201,8 +201,8 @@ void holder_end(struct holder *k, uint32_t job_id, const uint32_t *pieces, size_
 
 /* ---- tickets ---- */
 
-/* Returns the link with the earliest time of a request or of the end of an attempt to connect, or
- * NULL. */
+/* Returns the link that is due first, because it has to request a ticket or its attempt to connect
+ * ends; NULL: no link will be due. */
 static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
 {
     struct holder_link *first = NULL;

@@ -31,8 +31,8 @@ enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_T
 #define BACKUP_TERMS_GRADIENTS_MAX 7u /* maximum number of gradients of one rank in one round */
 /* maximum number of workers, if ranks push several gradients a round */
 #define BACKUP_TERMS_REPEATING_MAX 256u
-/* Maximum number of workers with the rules DBW and BLIND. These rules store a table of mean times;
- * the table has a cell for each pair of numbers of gradients (packer/backup/cells.h). */
+/* Maximum number of workers with the rules DBW and BLIND. These rules store a table of mean times
+ * with one row and one column for each worker (packer/backup/cells.h). */
 #define BACKUP_TERMS_TABLE_MAX 256u
 
 /* Meaning, units and defaults: gp_backup_spec of gradpool.h. */

@@ -120,8 +120,8 @@ static void ofi_visit_active(struct ofi_turns *turns, struct ofi_batch *batch)
                                       batch->events_max - batch->count);
 }
 
-/* Returns whether all queues are read without a search for active connections. With few connections
- * the search costs more. */
+/* Returns whether all queues are read without a search for active connections. With few
+ * connections, the search costs more than reading all queues. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;

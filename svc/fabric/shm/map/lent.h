@@ -37,8 +37,8 @@ struct shm_lent {
     int result;
     uint64_t due_ns;   /* time before which the region is not mapped */
     uint64_t spent_ns; /* mapper's time since shm_mapper_give() */
-    /* the region waits to be mapped; the region waits to be unmapped; the mapper's lock protects
-     * both flags */
+    /* is_given: the region waits to be mapped; is_over: the region waits to be unmapped; the
+     * mapper's lock protects both flags */
     bool is_given, is_over;
     struct shm_warmth *warmth; /* see warmth.h */
     struct shm_toll *toll;     /* account for the time of unmapping; NULL: none */

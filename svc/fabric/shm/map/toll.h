@@ -23,7 +23,8 @@ struct shm_toll {
     _Atomic uint64_t spent_ns;
 };
 
-/* Adds a connection to the toll of its group. Without memory for a toll, no time is charged. */
+/* Adds a connection to the toll of its group. If no memory for a toll is left, the job is not
+ * charged for unmapping. */
 void shm_toll_join(struct list *tolls, struct fabric_group *group);
 /* Removes a connection from the toll of its group. */
 void shm_toll_leave(struct list *tolls, const struct fabric_group *group);
