@@ -1,4 +1,5 @@
-/* Collects the modules' libraries and kernels for `gradpool doctor`. Owns the texts. */
+/* Collects the versions of libraries and the instruction sets of the kernels for `gradpool doctor`.
+ * Owns the texts. */
 #include "svc/build_facts.h"
 
 #include "svc/base/text.h"

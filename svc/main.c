@@ -53,8 +53,8 @@ static int exit_code(int error)
     return error == 0 ? CLI_OK : error == -EINVAL || error == -ENODEV ? CLI_USAGE : CLI_FAILED;
 }
 
-/* Warns about options that have no effect under this policy. Both may come from an environment that
- * was made for another policy, so the program continues. */
+/* Warns about options that have no effect under this policy. Both options may come from an
+ * environment that was made for another policy, so the program continues. */
 static void warn_without_limit(const struct cli_serve *o)
 {
     const struct packer_resident nobody = {0};
@@ -203,9 +203,9 @@ static const struct cli_command commands[] = {
     {0},
 };
 
-/* Protects processes that may have keys: other processes of the user cannot read their memory, they
- * write no core dump, and their children gain no privileges. `run` starts programs of the user, so
- * `run` is not protected; a pool of workers protects its own memory. */
+/* Protects a process that may have keys: other processes of the user cannot read its memory, the
+ * process writes no core dump, and its children gain no privileges. `run` starts programs of the
+ * user, so `run` is not protected; a pool of workers protects its own memory. */
 static void harden(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "run") == 0)

@@ -4,7 +4,8 @@
 #include "svc/base/log.h"
 #include "svc/ops/web/web.h"
 
-#define UNSEEN_NS (5 * NS_PER_S) /* time between two states if only `gradpool report` reads them */
+/* Time between two updates of the state, if only `gradpool report` reads the state. */
+#define UNSEEN_NS (5 * NS_PER_S)
 
 static uint64_t run(void *web) { return web_run(web); }
 static void show(void *web, envelope *status, envelope *jobs) { web_show(web, status, jobs); }

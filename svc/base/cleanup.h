@@ -1,5 +1,5 @@
-/* Release at the end of a scope, for C. A function marks a variable for cleanup. To keep or return
- * the value, it removes the value from the variable. */
+/* Release at the end of a scope, for C. A function marks a variable for cleanup. A function that
+ * keeps or returns the value first removes the value from the variable. */
 #ifndef GRADPOOL_BASE_CLEANUP_H
 #define GRADPOOL_BASE_CLEANUP_H
 

@@ -1,4 +1,5 @@
-/* Hash tables of chained entries. The number of buckets doubles with the number of entries. */
+/* Hash tables of chained entries. The number of buckets doubles when the number of entries reaches
+ * the number of buckets. */
 #include "svc/base/hash.h"
 
 #include <errno.h>

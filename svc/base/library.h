@@ -1,5 +1,5 @@
-/* Versions of a library: of the headers at build time, and of the library that was loaded. Each
- * module supplies the rows of the libraries that only it uses. */
+/* Versions of a library: the version of the headers at build time, and the version of the loaded
+ * library. Each module supplies the rows of its own libraries. */
 #ifndef GRADPOOL_BASE_LIBRARY_H
 #define GRADPOOL_BASE_LIBRARY_H
 

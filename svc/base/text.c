@@ -28,8 +28,8 @@ _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
     return true;
 }
 
-/* Returns the length in bytes of the UTF-8 character at `c`, or 0 if no character begins there.
- * Like every byte that is no continuation byte, the terminator of the string ends a character. */
+/* Returns the length in bytes of the UTF-8 character at `c`, or 0 if no character begins there. The
+ * terminator of the string is no continuation byte, so no byte after the terminator is read. */
 static size_t utf8_bytes(const unsigned char *c, uint32_t *ret_point)
 {
     static const struct {

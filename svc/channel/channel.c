@@ -120,8 +120,8 @@ int channel_send(struct channel *ch, const envelope *message)
 
 /* --- receiving ------------------------------------------------------------------------------- */
 
-/* Allocates memory for one message, up to UNPACKED_BYTES_MAX. It is freed with free(), as by
- * free_unpacked(m, NULL). */
+/* Allocates memory for one message, up to UNPACKED_BYTES_MAX. The memory is freed with free(), for
+ * example by free_unpacked(m, NULL). */
 static void *unpack_allocate(void *context, size_t bytes)
 {
     size_t *left = context;

@@ -55,7 +55,7 @@ int channel_fd(const struct channel *ch);
 uint32_t channel_events(const struct channel *ch);
 /* Returns the peer's address, such as "127.0.0.1:51234" or "unix pid 4242 uid 0". */
 const char *channel_peer(const struct channel *ch);
-/* Returns the text of an error without the peer's address. For a sentence that already names the
+/* Returns the text of an error without the peer's address. Used in sentences that already name the
  * peer. */
 const char *channel_bare_text(const struct channel *ch, const char *text);
 /* Writes process number and user of the peer of a Unix socket. Returns 0, or -ENOTSUP for TCP. */
@@ -68,9 +68,10 @@ bool channel_is_loopback(const struct channel *ch);
  * peer's kernel answers even for a stopped process. After this call the kernel no longer closes a
  * connection whose peer does not read, so the caller has to check channel_silent_ns(). */
 void channel_watch_host(struct channel *ch, unsigned quiet_s);
-/* Returns the time since the last byte or acknowledgement from the peer. Returns 0 if this time has
- * no meaning: the peer's receive buffer is full and the peer was not probed lately, the end of the
- * connection was not read yet, or the socket is a Unix socket. Costs two system calls. */
+/* Returns the time since the last byte or acknowledgement from the peer. Returns 0 in three cases,
+ * in which this time has no meaning. The peer's receive buffer is full, and the peer was not probed
+ * lately. The end of the connection was not read yet. The socket is a Unix socket. Costs two system
+ * calls. */
 uint64_t channel_silent_ns(const struct channel *ch);
 
 /* Makes the connecting end use TLS 1.3 with this key. Called before anything is sent. Messages wait
@@ -107,13 +108,14 @@ int channel_flush(struct channel *ch);
  * unparsable bytes); channel_failure() has a text for the log. */
 int channel_receive(struct channel *ch, envelope **ret_message);
 const char *channel_failure(const struct channel *ch);
-/* Returns how the connection has ended. The kernel closes the connections of a process that ends,
- * and resets those from which the process has not read all bytes. */
+/* Returns how the connection has ended. When a process ends, the kernel closes its connections. If
+ * the process has not read all bytes of a connection, the kernel resets the connection instead. */
 enum channel_end {
-    CHANNEL_ENDED_OTHERWISE, /* by the network, or not yet */
-    CHANNEL_CLOSED,          /* by the peer */
-    CHANNEL_RESET, /* by the peer's kernel. A firewall resets in answer to bytes or probes, which
-                    * then stay without an acknowledgement; here all have one. */
+    CHANNEL_ENDED_OTHERWISE, /* the network has ended the connection, or the connection is open */
+    CHANNEL_CLOSED,          /* the peer has closed the connection */
+    /* The peer's kernel has reset the connection. All bytes and probes are acknowledged. After a
+     * reset by a firewall, some bytes or probes are not acknowledged. */
+    CHANNEL_RESET,
 };
 enum channel_end channel_how_ended(const struct channel *ch);
 
@@ -125,7 +127,7 @@ uint32_t channel_frame_bytes(const struct channel *ch);
 /* Returns whether the last receive returned -EAGAIN although the socket still contains bytes of a
  * long frame. The socket is then still readable. */
 bool channel_has_more(const struct channel *ch);
-/* Returns the number of bytes that the peer has not read. */
+/* Returns the number of bytes that wait to be sent to the peer. */
 size_t channel_backlog(const struct channel *ch);
 
 /* Sends a request, whose id this function sets, and blocks until the reply with this id arrives.

@@ -73,7 +73,7 @@ int buffer_reserve(struct buffer *b, size_t bytes)
 
 /* --- the socket ------------------------------------------------------------------------------ */
 
-/* Fails the channel with -ECONNRESET, whatever the way in which the connection has ended. */
+/* Fails the channel with -ECONNRESET. The code is the same for every end of a connection. */
 static int channel_fail_gone(struct channel *ch, int error)
 {
     if (ch->failed == 0)
@@ -154,8 +154,8 @@ static int flush_sealed(struct channel *ch)
             return error;
         ssize_t taken = tls_write(ch->tls, ch->out.bytes + ch->out.first, buffer_waiting(&ch->out));
         if (taken == -EAGAIN)
-            /* TLS needs the rest of its own message before it can write; the next read calls this
-             * function again */
+            /* TLS can write only after the rest of a TLS message from the peer has arrived; the
+             * next read calls this function again */
             return 0;
         if (taken < 0)
             return channel_fail_tls(ch, (int)taken);

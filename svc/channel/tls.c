@@ -55,7 +55,8 @@ static int tls_offer_key(SSL *ssl, const EVP_MD *hash, const unsigned char **ret
     struct tls *tls = SSL_get_app_data(ssl);
     *ret_session = NULL;
     if (hash && EVP_MD_get_type(hash) != NID_sha256)
-        /* another suite: the handshake continues without a key, and both ends then refuse it */
+        /* another suite: the handshake continues without a key, and both ends then refuse the
+         * handshake */
         return 1;
     *ret_session = tls_key_session(ssl, tls->key.secret);
     *ret_name = (const unsigned char *)tls->key.tenant;

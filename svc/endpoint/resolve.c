@@ -1,7 +1,7 @@
 /* Finds the addresses of names before a deadline. The C library's lookup has no deadline, so a
- * separate thread runs it for a request. A caller whose deadline has passed returns, and the thread
- * frees the request when the lookup ends. The thread never uses memory of the caller (svc/channel,
- * H11). */
+ * separate thread runs the lookup for a request. A caller whose deadline has passed returns, and
+ * the thread frees the request when the lookup ends. The thread never uses memory of the caller
+ * (svc/channel, H11). */
 #include "svc/base/system/thread.h"
 #include "svc/endpoint/endpoint.h"
 

@@ -1,5 +1,5 @@
-/* Options and state of a TCP connection whose peer may become silent. Has no state; the owner of
- * the connection decides. svc/channel: H6; svc/fabric/ofi: O33. */
+/* Options and state of a TCP connection whose peer may become silent. Has no state. The owner of
+ * the connection calls these functions. svc/channel: H6; svc/fabric/ofi: O33. */
 #include "svc/endpoint/tcp_alive.h"
 
 #include <netinet/in.h>

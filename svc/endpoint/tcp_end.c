@@ -16,7 +16,8 @@ bool tcp_end_is_acknowledged(int fd)
     if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) < 0)
         return errno == EOPNOTSUPP; /* a Unix socket: no network is between the ends */
     size_t needed = offsetof(struct tcp_info, tcpi_bytes_retrans) + sizeof info.tcpi_bytes_retrans;
-    /* A firewall also resets in answer to a probe, whose byte is in no counter. */
+    /* A firewall may also reset the connection in answer to a probe. The counters of bytes do not
+     * include the byte of a probe. */
     return bytes >= needed && info.tcpi_probes == 0 &&
            info.tcpi_bytes_acked + info.tcpi_bytes_retrans >= info.tcpi_bytes_sent;
 }

@@ -13,8 +13,8 @@
 #include <unistd.h>
 
 #define EVENTS_MAX 32
-/* In training, one wait soon follows another. The progress thread does not wake up during such a
- * short pause. */
+/* Pause between the end of the last wait and the first turn of the progress thread. In training,
+ * the next wait usually begins within this pause, so the progress thread does not wake up. */
 #define HANDOVER_NS (200 * NS_PER_US)
 
 static void engine_set_handover(struct engine *e, uint64_t in_ns)

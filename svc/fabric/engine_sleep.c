@@ -1,6 +1,7 @@
-/* The driver sleeps on the bell of shared memory, on the descriptor of a network, or on both.
- * engine_kick() ends every sleep, even if the driver has only decided to sleep (W21). Never spins,
- * and never uses a fabric without the lock. */
+/* Sleep of the driver: on the bell of shared memory, on the descriptor of a network, or on both. A
+ * bell is a counter in shared memory; a change of the counter (ring) wakes the driver through a
+ * futex. engine_kick() ends every sleep, even if the driver has only decided to sleep (W21). Never
+ * spins, and never uses a fabric without the lock. */
 #include "svc/fabric/engine_sleep.h"
 
 #include "svc/base/clock.h"
@@ -19,7 +20,8 @@
 struct engine_sleep {
     bool is_asleep; /* the driver sleeps */
     uint32_t *bell; /* bell on which the driver sleeps; NULL: the driver sleeps on descriptors */
-    /* one eventfd for each kind of driver, so that a driver receives only its own kicks */
+    /* one eventfd for each kind of driver; engine_kick() writes to the eventfd of the current
+     * driver (a kick), so a driver receives only its own kicks */
     int kick_fds[DRIVER_NONE];
     int forward_fd; /* eventfd that the forwarder signals */
     bool has_forwarder;
@@ -103,7 +105,7 @@ void engine_end_sleep(struct engine *e)
 
 /* ---- both at once ---- */
 
-/* Converts rings of the bell into kicks. A bell is rung only for a sleeping thread, so the
+/* Signals forward_fd at each ring of the bell. A bell is rung only for a sleeping thread, so the
  * forwarder uses no CPU time while data flows. */
 static void *forwarder_main(void *context)
 {
@@ -174,8 +176,9 @@ static void sleep_drain(int fd)
     eventfd_read(fd, &value);
 }
 
-/* A kick is consumed only by the driver for which it was sent, even if that thread no longer
- * drives. Otherwise a driver could miss its kick. Returns whether the bell has rung. */
+/* Sleeps on the descriptors. Only the driver for which a kick was sent reads the kick, even if this
+ * thread no longer drives. Otherwise a driver could miss its kick. Returns whether the bell has
+ * rung. */
 static bool sleep_poll(int kick_fd, int forward_fd, int fabric_fd, uint64_t deadline_ns)
 {
     struct pollfd fds[] = {{.fd = kick_fd, .events = POLLIN},

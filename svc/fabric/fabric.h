@@ -180,7 +180,7 @@ uint64_t fabric_region_bytes(const struct fabric_conn *c, uint32_t id);
  * access it. shm and mem need no registration, and do nothing. */
 int fabric_pool_register(struct fabric *f, void *base, size_t bytes);
 /* Ends the registration. Called before the memory is freed, when no operation uses the memory any
- * more. Memory that is not registered is no error. */
+ * more. The function does nothing for memory that is not registered. */
 void fabric_pool_unregister(struct fabric *f, void *base);
 
 /* Lane: posts a read from, or a write to, the peer's region. Returns 0, -EFAULT if the range is out

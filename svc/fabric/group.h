@@ -31,9 +31,9 @@ struct fabric_turn {
 struct fabric_group {
     struct fabric_turn turns[FABRIC_TURNS];
     struct fabric_group *above; /* group of the tenant; NULL: this is the group of a tenant */
-    /* End of the time that the group has used of the mapper, if the group's work is spread evenly
-     * over its share of the mapper's time. New work for the group waits while this end is too far
-     * in the future. */
+    /* Time up to which the group has used its share of the mapper. With a share of 1/n, work of t
+     * nanoseconds moves this time forward by n * t, from the current time or later. New work for
+     * the group waits while this time is too far in the future. */
     uint64_t until_ns[FABRIC_BILLS];
     /* Called in a poll for the group of a job. `polled_ns`: time of this poll spent on the job.
      * `helped_ns`: time that another thread has spent on the job. NULL: the group is not

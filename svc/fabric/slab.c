@@ -1,6 +1,7 @@
 /* Owns the regions that a job lends, and records which pages are in use. Allocating and freeing
- * take constant time, because a model may have 262,144 tensors with two extents each. A lent slab
- * is not unmapped before the end of the job. Kept pages stay mapped even longer. */
+ * take constant time, because a model may have 262,144 tensors with two extents (runs of pages)
+ * each. A lent slab is not unmapped before the end of the job. Kept pages stay mapped even
+ * longer. */
 #include "svc/fabric/slab.h"
 
 #include "svc/base/system/populate.h"

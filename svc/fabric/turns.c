@@ -1,6 +1,7 @@
-/* Order in which a poll reads connections. The tenants follow one another, within a tenant its
- * jobs, and of each job a few connections are read. The next poll begins where the last poll has
- * stopped. S15 of svc/fabric/shm/README.md, O35 of svc/fabric/ofi/README.md. */
+/* Order in which a poll reads connections. A poll reads one tenant after the other. Within a
+ * tenant, it reads one job after the other. From each job it reads a few connections. The next poll
+ * begins where the last poll has stopped. S15 of svc/fabric/shm/README.md, O35 of
+ * svc/fabric/ofi/README.md. */
 #include "svc/fabric/turns.h"
 
 #include <limits.h>

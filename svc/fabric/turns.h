@@ -1,7 +1,7 @@
-/* Turns of a fabric's connections in its polls. Tenants take turns; within a tenant its jobs, and
- * within a job its connections. The order depends on the numbers of events and connections only,
- * and never on time. With few connections each poll therefore reads all connections, even on a slow
- * host. */
+/* Turns of a fabric's connections in its polls. Tenants take turns. Within a tenant the jobs take
+ * turns, and within a job the connections. The order depends on the numbers of events and
+ * connections only, and never on time. With few connections each poll therefore reads all
+ * connections, even on a slow host. */
 #ifndef GRADPOOL_FABRIC_TURNS_H
 #define GRADPOOL_FABRIC_TURNS_H
 

@@ -201,8 +201,8 @@ void holder_end(struct holder *k, uint32_t job_id, const uint32_t *pieces, size_
 
 /* ---- tickets ---- */
 
-/* Returns the link with the earliest time of a request or of the end of an attempt to connect, or
- * NULL. */
+/* Returns the link that is due first, because it has to request a ticket or its attempt to connect
+ * ends; NULL: no link will be due. */
 static struct holder_link *first_due(struct holder *k, uint64_t *ret_due_ns)
 {
     struct holder_link *first = NULL;
@@ -281,7 +281,7 @@ static void give_up(struct holder_link *l)
 static void drop_copies(struct holder_link *l)
 {
     struct kept_job *job = l->job;
-    l->copies++; /* the extra count prevents that the link is freed with its last copy */
+    l->copies++; /* the extra count keeps the link when its last copy is dropped */
     for (size_t i = 0; i < job->copies_room; i++) {
         struct kept_copy *copy = job->copies[i];
         if (copy && copy->is_kept && copy->link == l)

@@ -75,8 +75,9 @@ struct kept_copy {
 
 /* copy.c: finds a copy. Returns NULL if there is none. */
 struct kept_copy *kept_copy_find(const struct kept_job *job, uint32_t piece);
-/* Creates the copy, or uses an existing copy. Its states are invalid if it `begins` or was not
- * stored before. Returns 0, -EINVAL if the length differs, -ENOMEM or -ENOSPC. */
+/* Creates the copy, or uses an existing copy. The copy's states are invalid if `spec->begins` is
+ * set, or if the copy was not stored before. Returns 0, -EINVAL if the length differs, -ENOMEM or
+ * -ENOSPC. */
 int kept_copy_make(struct kept_job *job, const struct holder_copy *spec,
                    struct kept_copy **ret_copy);
 void kept_copy_free(struct kept_job *job, struct kept_copy *copy);

@@ -37,8 +37,8 @@ static void writer_free(struct state_writer *w)
     *w = (struct state_writer){.file = {.fd = -1}};
 }
 
-/* Returns whether state_file.c could read the tensors again. The caller may have received them from
- * another process. */
+/* Returns whether state_file.c could read the tensors again. The caller may have received the
+ * tensors from another process. */
 static bool can_be_written(const struct state_tensor *tensors, size_t count)
 {
     for (size_t i = 0; i < count; i++) {

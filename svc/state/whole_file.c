@@ -63,7 +63,7 @@ static char *folder_of(const char *path)
 }
 
 /* Replaces the path of a symbolic link by its target, relative to the folder of the link. Returns 1
- * if it was replaced, 0 if it is no link, or -ENOMEM. */
+ * if the path was replaced, 0 if the path is no link, or -ENOMEM. */
 static int follow(char **path)
 {
     char said[PATH_MAX], *target = NULL;

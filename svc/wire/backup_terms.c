@@ -80,8 +80,9 @@ static int check_gradients(const struct backup_terms *t, uint32_t workers, const
                        job, t->gradients, backup_terms_rule_name(t->rule));
     if (t->gradients > 1 && workers > BACKUP_TERMS_REPEATING_MAX)
         return err_set(err, -EINVAL,
-                       "job '%s': backup.gradients is %u for %u workers, but at most %u can send "
-                       "several; set gradients to 1, or start fewer workers",
+                       "job '%s': backup.gradients is %u for %u workers, but more than 1 gradient "
+                       "needs a job of at most %u workers; set gradients to 1, or start fewer "
+                       "workers",
                        job, t->gradients, workers, BACKUP_TERMS_REPEATING_MAX);
     return 0;
 }

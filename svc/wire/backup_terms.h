@@ -27,12 +27,12 @@ enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_T
 #define BACKUP_TERMS_LEAST 2u         /* default of `least` in a job with at least 2 workers */
 #define BACKUP_TERMS_ABSENCE 64u      /* default of `absence` */
 #define BACKUP_TERMS_LAG 4u           /* default of `lag` */
-#define BACKUP_TERMS_LAG_MAX 16u      /* largest `lag`; lanes have room for as many results */
+#define BACKUP_TERMS_LAG_MAX 16u      /* largest `lag`: number of results that a lane can store */
 #define BACKUP_TERMS_GRADIENTS_MAX 7u /* maximum number of gradients of one rank in one round */
 /* maximum number of workers, if ranks push several gradients a round */
 #define BACKUP_TERMS_REPEATING_MAX 256u
-/* Maximum number of workers with the rules DBW and BLIND, which store a table of times for each
- * pair of numbers of gradients. */
+/* Maximum number of workers with the rules DBW and BLIND. These rules store a table of mean times
+ * with one row and one column for each worker (packer/backup/cells.h). */
 #define BACKUP_TERMS_TABLE_MAX 256u
 
 /* Meaning, units and defaults: gp_backup_spec of gradpool.h. */

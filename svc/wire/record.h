@@ -93,8 +93,8 @@ enum record_operation {
     RECORD_RESTORE = 14, /* the input of the root is the state; all ranks receive the parameters */
 };
 
-/* Standing of a worker, sent with READY (W5). All values except ANNOUNCE are sent after the loss of
- * a lane. */
+/* Standing of a worker, sent with READY (W5). HOLDS, IDLE and KEEPS report earlier rounds, for
+ * example to a new owner of the piece. */
 enum record_standing {
     RECORD_ANNOUNCE = 0, /* the worker's input of this round is lent */
     /* the whole result of this round is in the landing area; the round is not committed */
@@ -112,10 +112,10 @@ enum record_standing {
 };
 
 /* A run of `count` outputs. If `source` is RECORD_SOURCE_RESULT, the run has one output, which is
- * the result. Otherwise output i is a copy of input i, counted from rank `source` on among the
- * inputs that the operation sends to this worker. Output i is written at offset + i * stride of the
- * region. A sum, a broadcast and a gather need one run each. In a gather `source` is the first rank
- * in the tensor's set. */
+ * the result. Otherwise the outputs are copies of inputs. The operation sends this worker the
+ * inputs of some ranks; output i is the i-th of these inputs, counted from rank `source` on. Output
+ * i is written at offset + i * stride of the region. A sum, a broadcast and a gather need one run
+ * each. In a gather `source` is the first rank in the tensor's set. */
 #define RECORD_SOURCE_RESULT 0xffffffffu
 struct record_output {
     uint32_t source;
@@ -133,8 +133,8 @@ struct record_ready {
     uint8_t dtype;     /* dtype of the tensor, a value of enum reduce_dtype */
     uint8_t standing;  /* a value of enum record_standing */
     uint16_t outputs;  /* 0 .. RECORD_OUTPUTS_MAX */
-    /* time for which the worker has waited for this lane, without time that was reported before, in
-     * units of RECORD_STALL_NS (W18) */
+    /* time for which the worker has waited for this lane since its previous report, in units of
+     * RECORD_STALL_NS (W18) */
     uint16_t stalled;
     uint32_t piece; /* number that the coordinator gave to this part of a tensor */
     /* completion word that the lane returns with the result: 24 bits for the slot of the request,

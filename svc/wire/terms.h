@@ -20,15 +20,17 @@ enum quorum {
     /* the first `bound` ranks that announce the round; late ranks get the newest result (W12) */
     QUORUM_FIRST,
     QUORUM_CHOSEN, /* the set that the job's leader tensor has chosen for the round (W13) */
-    QUORUM_STALE,  /* each rank alone, at most `bound` rounds ahead of the slowest rank */
-    QUORUM_ANY,    /* each rank alone, any number of rounds ahead */
+    QUORUM_STALE,  /* a round has one rank, which may be at most `bound` rounds ahead of the slowest
+                    * rank */
+    QUORUM_ANY,    /* a round has one rank, which may be any number of rounds ahead */
 };
 
 /* Name of the tensor whose rounds are the step records of a job with a deal. In such a job late
  * workers enter only between two iterations. */
 #define TERMS_STEPS_NAME "gradpool.steps"
 
-/* Flag: the job's QUORUM_CHOSEN tensors use the set of each round of this tensor (QUORUM_FIRST). */
+/* Flag of the leading tensor, which has QUORUM_FIRST. The job's QUORUM_CHOSEN tensors use the sets
+ * of the leading tensor's rounds. */
 #define TERMS_LEADS 1u
 /* Number of the last update rule. */
 #define TERMS_RULES_MAX 5

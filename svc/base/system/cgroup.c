@@ -128,8 +128,8 @@ static uint64_t number_of(const char *folder, const char *name)
     return read_line(folder, name, line, sizeof line) ? strtoull(line, NULL, 10) : 0;
 }
 
-/* Returns the bytes of cached files, which the kernel can drop and read again. The count includes
- * shared memory, which is subtracted. */
+/* Returns the bytes of cached files, which the kernel can drop and read again. The kernel's count
+ * includes shared memory, so the bytes of shared memory are subtracted. */
 static uint64_t file_bytes(const char *folder, bool is_unified)
 {
     char path[FOLDER_BYTES + 64], line[128];

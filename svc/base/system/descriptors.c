@@ -1,4 +1,5 @@
-/* RLIMIT_NOFILE. The soft limit protects programs that use select(2), which gradpool does not. */
+/* Raises RLIMIT_NOFILE. The low soft limit protects programs that use select(2); gradpool does not
+ * use select(2). */
 #include "svc/base/system/descriptors.h"
 
 #include <errno.h>

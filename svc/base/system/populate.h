@@ -1,5 +1,5 @@
-/* Allocates all pages of memory in advance. Later accesses have no page faults, and the
- * process that calls this is charged for the memory. */
+/* Allocates all pages of memory in advance. Later accesses have no page faults, and the calling
+ * process is charged for the memory. */
 #ifndef GRADPOOL_BASE_SYSTEM_POPULATE_H
 #define GRADPOOL_BASE_SYSTEM_POPULATE_H
 

@@ -33,9 +33,9 @@ static uint64_t hash(uint64_t seed, const char *text)
     return value;
 }
 
-/* Returns /proc/PID/stat from the closing parenthesis after the name on, or NULL if there is no
- * such process. The name, which is the second field, may contain any character, so the fields are
- * counted from its end. */
+/* Returns the rest of /proc/PID/stat that begins with the closing parenthesis after the name, or
+ * NULL if there is no such process. The name, which is the second field, may contain any character.
+ * The fields are therefore counted from the end of the name. */
 static const char *read_stat(uint32_t pid, char line[1024])
 {
     return read_of(pid, "stat", line, 1024) ? strrchr(line, ')') : NULL;

@@ -1,5 +1,5 @@
-/* Texts for errors after an exceeded limit of the kernel. Each text names the limit and the way to
- * raise it. */
+/* Texts of errors that mean that a limit of the kernel was exceeded. Each text names the limit and
+ * the way to raise it. */
 #ifndef GRADPOOL_BASE_SYSTEM_SHORTAGE_H
 #define GRADPOOL_BASE_SYSTEM_SHORTAGE_H
 

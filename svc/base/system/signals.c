@@ -1,5 +1,5 @@
-/* The set of signals that end a process. Signal dispositions do not change. A blocked signal can be
- * read from a signalfd even if it is ignored, so an ignored signal must not be in the set. */
+/* The set of signals that end a process. Signal dispositions do not change. A signalfd returns a
+ * blocked signal even if the process ignores this signal, so the set contains no ignored signal. */
 #include "svc/base/system/signals.h"
 
 #include <stddef.h>

@@ -4,7 +4,7 @@
 
 #include <signal.h>
 
-/* Returns SIGTERM, SIGINT and SIGHUP; without SIGHUP if the process was started with SIGHUP
+/* Returns SIGTERM, SIGINT and SIGHUP. SIGHUP is left out if the process was started with SIGHUP
  * ignored, for example by nohup. The caller blocks these signals and reads them from a signalfd. */
 sigset_t signals_that_end(void);
 

@@ -120,8 +120,8 @@ static void ofi_visit_active(struct ofi_turns *turns, struct ofi_batch *batch)
                                       batch->events_max - batch->count);
 }
 
-/* Returns whether all queues are read without a search for active connections. With few connections
- * the search costs more. */
+/* Returns whether all queues are read without a search for active connections. With few
+ * connections, the search costs more than reading all queues. */
 static bool ofi_has_few(const struct ofi_fabric *f)
 {
     const struct list *node = f->conns.next;
@@ -131,9 +131,10 @@ static bool ofi_has_few(const struct ofi_fabric *f)
 }
 
 /* Polls. Connections that are known to be active are read first. The descriptors of other
- * connections are checked only if the active connections had no event, in every few polls, and
- * after LOOK_NS. Most polls of a busy caller therefore save a system call. If the event queue has
- * woken the caller, the caller polls again until this queue is read. */
+ * connections are checked in three cases: the active connections had no event;
+ * POLLS_WITHOUT_LOOK_MAX polls have passed since the last check; or LOOK_NS has passed. Most polls
+ * of a busy caller therefore save a system call. If the event queue has woken the caller, the
+ * caller polls again until this queue is read. */
 static int ofi_poll(struct fabric *base, struct fabric_event *events, int events_max)
 {
     struct ofi_fabric *f = ofi_of(base);
@@ -184,8 +185,8 @@ static int ofi_arm(struct fabric *base, struct fabric_wait *ret_wait)
     return 0;
 }
 
-/* Ends the bursts, because only small operations of a burst wait in a pack (O13). All other
- * operations were sent when they were posted. */
+/* Ends the bursts, which sends the packs. Only small operations of a burst wait in packs (O13); all
+ * other operations were sent when they were posted. */
 static void ofi_flush(struct fabric *base) { ofi_pack_end_bursts(ofi_of(base)); }
 
 /* --- opening and closing --------------------------------------------------------------------- */

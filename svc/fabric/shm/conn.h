@@ -132,7 +132,7 @@ void shm_conn_send_bye(struct shm_conn *c, uint32_t reason);
 void shm_conn_end(struct shm_conn *c, int error, uint32_t reason);
 /* Ends the connection without any further event. */
 void shm_conn_drop(struct shm_conn *c);
-/* Ends the connection of a peer that has closed it, with the reason in the peer's BYE. Called after
+/* Ends a connection that the peer has closed. The reason is the one in the peer's BYE. Called after
  * the peer's records were reported. */
 void shm_conn_farewell(struct shm_conn *c);
 /* Checks the peer's socket and process for packets of the handshake, BYE and death. */

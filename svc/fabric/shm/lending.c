@@ -169,7 +169,8 @@ static size_t lending_spans_of_ready(const struct shm_record *record, struct len
     return 2;
 }
 
-/* Returns the two places of a copy, which have the same length, in ascending order of offsets. */
+/* Writes the range of a copy in lent memory: two places of the same length, in ascending order of
+ * offsets. Returns the number of ranges; 0: the record is malformed. */
 static size_t lending_spans_of_backup(const struct shm_record *record, struct lending_span spans[2])
 {
     struct record_backup told;

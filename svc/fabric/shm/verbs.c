@@ -24,7 +24,8 @@ static int verb_try_later(struct shm_conn *c)
     return -EAGAIN;
 }
 
-/* Returns the result of a function whose record the ring has refused with `error` (0: accepted). */
+/* Returns the result of a function after the ring has accepted its record (`error` 0) or refused
+ * its record with `error`. */
 static int verb_verdict(struct shm_conn *c, int error)
 {
     if (error == 0)

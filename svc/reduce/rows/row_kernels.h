@@ -200,8 +200,8 @@ ROWS_OF(ftrl)
 #define ROW_UNIFORM_UNIT 0x1p-24
 #define ROW_NORMAL_UNIT 1.8688123650118534e-05 /* 1 / sqrt(8 * (2^32 - 1) / 12) */
 
-/* The functions below compute `elements` values from element `at` on, a multiple of ROW_BATCH.
- * Further elements of the batch have defined but unused values. */
+/* The functions below compute `elements` values from element `at` on. `at` is a multiple of
+ * ROW_BATCH. Further elements of the batch have defined but unused values. */
 
 /* Computes block by block. Vectors of several blocks would not be faster, because a short row has
  * fewer elements than such a vector. */

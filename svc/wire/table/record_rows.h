@@ -27,25 +27,25 @@ static inline uint32_t record_row_requests(uint32_t workers)
     return fair < RECORD_ROW_REQUESTS_MAX ? fair : RECORD_ROW_REQUESTS_MAX;
 }
 
-/* Maximum number of requests that a worker may have open. Over a network, a lane stores one pull of
- * each worker slightly longer than the worker does, until the writes of rows and word are complete
- * on the lane. */
+/* Maximum number of requests that a worker may have open. Over a network, a lane may still store
+ * one pull of a worker after the pull has ended for the worker: until the writes of rows and word
+ * are complete on the lane. */
 static inline uint32_t record_row_requests_open(uint32_t workers)
 {
     return record_row_requests(workers) - 1;
 }
 
 enum record_rows_operation {
-    RECORD_PULL = 1, /* the lane stores the rows of the keys */
+    RECORD_PULL = 1, /* the lane writes the rows of the keys to the worker's memory */
     RECORD_PUSH = 2, /* the lane reads a gradient for each key */
 };
 
 /* A pull or a push of a worker, for the shards of a table on one lane. Directory, keys and rows lie
  * in lent memory until the word of the request has arrived. All offsets are multiples of 8.
  *
- * directory `spans` entries of struct row_span, ascending by shard keys `keys` mixed keys of 8
- * bytes, ascending, each once rows `keys` rows of `dim` elements of `dtype`, in the order of the
- * keys
+ *   directory  `spans` entries of struct row_span, in ascending order of shards
+ *   keys       `keys` mixed keys of 8 bytes, in ascending order; no key occurs twice
+ *   rows       `keys` rows of `dim` elements of `dtype`, in the order of the keys
  *
  * The arrays of keys and rows may contain keys of several lanes. The directory lists only the
  * shards of this lane, and thereby the keys of this lane. */
@@ -114,11 +114,12 @@ struct record_clock {
 };
 _Static_assert(sizeof(struct record_clock) == 120, "one ring record, no holes");
 
-/* Reports that the minimum of a table has increased, or answers a QUERY about a table. The answer
- * lists ranks whose clock is less than the clock of the query, in ascending order. */
+/* Reports that the smallest clock of a table's members has increased, or answers a QUERY about a
+ * table. The answer lists ranks whose clock is less than the clock of the query, in ascending
+ * order. */
 struct record_clocks {
     uint8_t kind; /* RECORD_CLOCKS */
-    /* 1: this record answers a QUERY; 0: the minimum of the table has increased */
+    /* 1: this record answers a QUERY; 0: the smallest clock of the table's members has increased */
     uint8_t is_answer;
     uint8_t count;    /* number of ranks in this record */
     uint8_t reserved; /* always 0 */

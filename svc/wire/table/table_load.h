@@ -5,12 +5,12 @@
 
 #include <stdint.h>
 
-/* In the row of a piece, this number stands for all tables of the job on this lane. As reference
- * piece, it means that the job has no pieces with lane time, so a round is a clock that all members
- * have ended. */
+/* In `pieces` of JobUse, this number stands for all tables of the job on this lane. In `reference`,
+ * it means that the job has no piece with lane time. The counted rounds are then the clocks that
+ * all members have ended. */
 #define TABLE_LOAD_CLOCKS UINT32_MAX
-/* As reference piece, this number means that the job has neither pieces with lane time nor ended
- * clocks, so a round is a push to a table with ASP. */
+/* In `reference`, this number means that the job has neither a piece with lane time nor an ended
+ * clock. The counted rounds are then the pushes to tables with ASP. */
 #define TABLE_LOAD_PUSHES (UINT32_MAX - 1)
 
 #endif

@@ -79,7 +79,7 @@ static int check_update(const struct table_terms *t, const char *table, struct e
                        table, t->combine);
     if (t->flags & ~TABLE_TERMS_FLAGS)
         return err_set(err, -EINVAL,
-                       "table '%s': flags are 0x%x, of which 0x%x are known; clear the others",
+                       "table '%s': flags are 0x%x, but only 0x%x are known; clear all other flags",
                        table, t->flags, TABLE_TERMS_FLAGS);
     return 0;
 }

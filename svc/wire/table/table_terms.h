@@ -50,7 +50,7 @@ enum table_terms_combine { TABLE_TERMS_SUM = 1, TABLE_TERMS_MEAN = 2 };
 struct table_terms {
     uint32_t dim, shards;
     uint32_t dtype, wire; /* f32, f16 or bf16, as enum reduce_dtype */
-    uint64_t keys;        /* every key is smaller; 0: any key */
+    uint64_t keys;        /* upper bound of the keys, which are all smaller; 0: no bound */
     uint64_t rows_hint;
     uint32_t rule, combine;
     double initial_value;

@@ -75,9 +75,8 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
             "or set gradients to 1");
     t.gradients = 2;
     refuses(t, 257,
-            "job 'resnet': backup.gradients is 2 for 257 workers, but at most 256 can send "
-            "several; set gradients "
-            "to 1, or start fewer workers");
+            "job 'resnet': backup.gradients is 2 for 257 workers, but more than 1 gradient "
+            "needs a job of at most 256 workers; set gradients to 1, or start fewer workers");
     t = three;
     t.lag = 17;
     refuses(t, WORKERS, "job 'resnet': backup.lag is 17; set lag to 0 to 16");

@@ -49,7 +49,8 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
     refuses(wire, 5, "table 'users': wire is 5; set wire to GP_F32, GP_F16 or GP_BF16");
     refuses(rule, 6, "table 'users': rule is 6; set rule to a value of enum gp_row_rule");
     refuses(combine, 3, "table 'users': combine is 3; set combine to GP_SUM or GP_MEAN");
-    refuses(flags, 5, "table 'users': flags are 0x5, of which 0x3 are known; clear the others");
+    refuses(flags, 5,
+            "table 'users': flags are 0x5, but only 0x3 are known; clear all other flags");
     refuses(initial, 4, "table 'users': initial is 4; set initial to a value of enum gp_initial");
     refuses(initial_value, -0.5,
             "table 'users': initial_value is -0.5 with initial uniform; set a finite value that is "

@@ -103,9 +103,9 @@ static bool door_drop_oldest(struct ofi_door *d, const char *why)
 
 /* --- requests -------------------------------------------------------------------------------- */
 
-/* Returns the bytes of the whole request that begins with these bytes. Returns 0 for bytes that are
- * no request, and for a request in another byte order, because later messages could not be checked
- * (O12). */
+/* Returns the length of the request that begins with these bytes. Returns 0 for bytes that are no
+ * request. Also returns 0 for a request in another byte order, because the peer's later messages
+ * could not be checked (O12). */
 static size_t door_request_bytes(const uint8_t *bytes, size_t count)
 {
     uint64_t order = 1;

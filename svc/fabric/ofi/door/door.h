@@ -10,9 +10,9 @@
 struct ofi_door;
 
 /* Starts to listen. `provider_fd` is the bound socket of a passive endpoint before fi_listen().
- * From then on `provider_fd` refers to another descriptor. It is readable when a complete request
- * has arrived, and libfabric's accept() on it returns the caller's socket (guard.h). Returns 0 or a
- * negative errno. */
+ * From then on `provider_fd` refers to another descriptor. This descriptor is readable when a
+ * complete request has arrived, and libfabric's accept() on this descriptor returns the caller's
+ * socket (guard.h). Returns 0 or a negative errno. */
 int ofi_door_open(int provider_fd, struct ofi_door **ret_door);
 /* Stops listening. Called before the passive endpoint is closed, which closes `provider_fd`. NULL
  * is allowed. */

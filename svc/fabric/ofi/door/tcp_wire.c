@@ -112,7 +112,8 @@ static bool tcp_may_come(struct tcp_wire *w, const struct tcp_header *h)
         return tcp_has_one_place(h) && h->bytes == h->header_bytes && tcp_owes(&w->responses_owed);
     case OP_RESPONSE: return tcp_may_response(w, h);
     case OP_WRITE: return tcp_may_write(w, h);
-    default: return false; /* tagged messages need a shared receive context */
+    /* for example tagged messages, which need a shared receive context; the fabric has none */
+    default: return false;
     }
 }
 

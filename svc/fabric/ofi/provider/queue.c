@@ -1,6 +1,6 @@
 /* Queue of a connection of fabric_ofi. Posts receives, manages slots, adds the connection to the
- * list that polls read, and shuts it down. Never blocks. No file that posts other operations is
- * called from here. */
+ * list that polls read, and shuts it down. Never blocks. This file calls no file that posts other
+ * operations. */
 #include "svc/fabric/ofi/provider/queue.h"
 
 #include "svc/base/clock.h"
@@ -106,8 +106,9 @@ int ofi_queue_prepare(struct ofi_conn *c)
 }
 
 /* Posts the receive again, unless the endpoint has ended. For an ended endpoint libfabric 2 returns
- * EAGAIN. Messages from before the end must still be read, and the end returns the posted receives.
- * If no receive is posted, this function ends the connection, with the error of the endpoint. */
+ * EAGAIN. Messages that arrived before the end must still be read. The end of the endpoint returns
+ * the posted receives. If no receive is posted, this function ends the connection, with the error
+ * of the endpoint. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)

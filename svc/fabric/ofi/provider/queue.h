@@ -44,8 +44,8 @@ static inline void ofi_queue_free_transfer(struct ofi_conn *c, struct ofi_op *op
     c->free_transfers = op;
 }
 
-/* Marks the writes of a pack as ended, because the pack has ended or will never be sent. They are
- * reported later. */
+/* Marks the writes of a pack as ended, because the pack has ended or will never be sent. The ends
+ * of these writes are reported later. */
 void ofi_queue_finish_pack(struct ofi_conn *c, struct ofi_pack *p, int error);
 
 /* Returns the descriptor of the connection's own buffers, or NULL if the provider requires none. */
@@ -60,14 +60,15 @@ static inline void *ofi_queue_descriptor(const struct ofi_conn *c)
 int ofi_queue_refuse(const struct ofi_conn *c);
 /* Returns -EAGAIN because all slots are in use. ROOM follows. */
 int ofi_queue_no_room(struct ofi_conn *c);
-/* Returns the error of a function after the provider has returned `r`. */
+/* Returns the error of a function that posts an operation, after the provider has returned `r`. */
 int ofi_queue_post_failed(struct ofi_conn *c, int r);
 
 /* --- the end ---------------------------------------------------------------------------------- */
 
 /* Sets the timer to `when_ns`, unless it fires earlier. Used for deadlines of connections. */
 void ofi_queue_set_timer(struct ofi_fabric *f, uint64_t when_ns);
-/* Sets a deadline in OFI_CLOSE_NS, until which posted operations may end. */
+/* Sets the connection's deadline to OFI_CLOSE_NS from now. Posted operations should end before the
+ * deadline. */
 void ofi_queue_set_deadline(struct ofi_conn *c);
 /* Ends the connection by shutting down its socket. Posted operations then end (O2). */
 void ofi_queue_cut(struct ofi_conn *c);

@@ -117,7 +117,8 @@ struct ofi_conn {
     bool peer_left;   /* GOODBYE has arrived */
     bool has_left;    /* GOODBYE was posted */
     bool is_guarded;  /* the peer's bytes are checked (O12) */
-    bool is_shut;     /* the endpoint has ended, and the provider uses no memory of it */
+    bool is_shut;     /* the endpoint has ended, and the provider no longer uses the connection's
+                       * memory */
     bool is_due;      /* the next poll has work for this connection, and no descriptor reports it */
     bool wants_room, has_room;
     uint64_t deadline_ns; /* in phases LINGERING and ENDING */

@@ -99,7 +99,8 @@ static uint64_t look_at_some(const char *base, uint64_t bytes, int fd, uint64_t 
     return bytes;
 }
 
-/* Only the last page may be incomplete, because mincore() checks whole pages. */
+/* The range is checked in blocks of whole pages, because mincore() checks whole pages. Only the
+ * last page of the range may be incomplete. */
 uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offset)
 {
     uint64_t before = (uintptr_t)base % absent_page_bytes(),

@@ -14,9 +14,10 @@ bool shm_absent_fail(void *base, uint64_t bytes);
 /* Returns whether this host supports shm_absent_fail(). */
 bool shm_absent_can_fail(void);
 
-/* Maps pages of the range into this process, from the first on. No page is allocated. `fails`:
- * result of shm_absent_fail(). `fd`: descriptor of the memory, used for swapped-out pages; -1:
- * unknown. Returns the number of mapped bytes before the first missing page. */
+/* Maps the pages of the range into this process, beginning with the first page, up to the first
+ * missing page. No page is allocated. `fails`: result of shm_absent_fail(). `fd`: descriptor of the
+ * memory, used for swapped-out pages; -1: unknown. Returns the number of mapped bytes before the
+ * first missing page. */
 uint64_t shm_absent_fill(void *base, uint64_t bytes, bool fails, int fd, uint64_t offset);
 
 /* Returns the number of bytes before the first missing page, without mapping any. Makes no

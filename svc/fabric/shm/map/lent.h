@@ -37,8 +37,8 @@ struct shm_lent {
     int result;
     uint64_t due_ns;   /* time before which the region is not mapped */
     uint64_t spent_ns; /* mapper's time since shm_mapper_give() */
-    /* the region waits to be mapped; the region waits to be unmapped; the mapper's lock protects
-     * both flags */
+    /* is_given: the region waits to be mapped; is_over: the region waits to be unmapped; the
+     * mapper's lock protects both flags */
     bool is_given, is_over;
     struct shm_warmth *warmth; /* see warmth.h */
     struct shm_toll *toll;     /* account for the time of unmapping; NULL: none */
@@ -50,7 +50,8 @@ struct shm_lent {
 /* Creates the region, which owns `fd` after success. Returns 0 or -ENOMEM. */
 int shm_lent_create(uint32_t id, int fd, uint64_t bytes, _Atomic bool *poisoned,
                     struct shm_lent **ret_lent);
-/* Unmaps and frees the region, and charges its toll. NULL is allowed. */
+/* Unmaps and frees the region, and adds the time of unmapping to the toll of its job (toll.h). NULL
+ * is allowed. */
 void shm_lent_destroy(struct shm_lent *lent);
 
 /* Maps pages for a few milliseconds. Returns 0 if all work is done, -EAGAIN if more is left, or an

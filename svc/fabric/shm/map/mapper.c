@@ -39,8 +39,8 @@ static void mapper_leave_core(void)
         (void)sched_setaffinity(0, sizeof cores, &cores);
 }
 
-/* Returns a region that is due, or NULL if none is due before `ret_due_ns`. A region that has ended
- * is always due. */
+/* Returns a region that is due. If no region is due, returns NULL and writes the earliest due time,
+ * if it is before `ret_due_ns`. A region that has ended is always due. */
 static struct shm_lent *mapper_find_due(struct shm_mapper *m, uint64_t now_ns, uint64_t *ret_due_ns)
 {
     list_for_each_entry (struct shm_lent, lent, &m->queue, link) {

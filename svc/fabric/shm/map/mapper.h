@@ -16,13 +16,14 @@ void shm_mapper_destroy(struct shm_mapper *mapper);
 /* Returns an eventfd that becomes readable after each mapped region. */
 int shm_mapper_news_fd(const struct shm_mapper *mapper);
 
-/* Returns the tolls of jobs with connections, for the lane's thread only. NULL: there is no
- * mapper. */
+/* Returns the tolls of jobs with connections; a toll counts the time of unmapping that a job will
+ * be charged for (toll.h). For the lane's thread only. NULL: there is no mapper. */
 struct list *shm_mapper_tolls(struct shm_mapper *mapper);
 /* Returns a toll whose time is not charged yet, and this time; NULL: no toll has such time. */
 const struct shm_toll *shm_mapper_next_toll(struct shm_mapper *mapper, uint64_t *ret_ns);
-/* Passes the region to the mapper, which maps the range in `offset`, `wanted` and `ahead`. Then
- * is_done is set, and the eventfd is signaled. */
+/* Passes the region to the mapper, which maps `wanted` bytes from `offset` on, and then pages in
+ * advance from `ahead` on. When the work has ended, shm_lent_is_done() returns true, and the
+ * eventfd is signaled. */
 void shm_mapper_give(struct shm_mapper *mapper, struct shm_lent *lent);
 static inline bool shm_lent_is_done(const struct shm_lent *lent)
 {

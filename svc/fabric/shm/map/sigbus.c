@@ -93,7 +93,7 @@ static void sigbus_handle(int signal_number, siginfo_t *info, void *context)
 }
 
 /* Installs the handler again for each mapping, because other code of the process may have replaced
- * it. The caller holds the lock. */
+ * the handler. The caller holds the lock. */
 static void sigbus_install(void)
 {
     struct sigaction action = {.sa_sigaction = sigbus_handle, .sa_flags = SA_SIGINFO | SA_ONSTACK};

@@ -23,15 +23,16 @@ struct shm_toll {
     _Atomic uint64_t spent_ns;
 };
 
-/* Adds a connection to the toll of its group. Without memory for a toll, no time is charged. */
+/* Adds a connection to the toll of its group. If no memory for a toll is left, the job is not
+ * charged for unmapping. */
 void shm_toll_join(struct list *tolls, struct fabric_group *group);
-/* Ends the use of the toll by a connection. */
+/* Removes a connection from the toll of its group. */
 void shm_toll_leave(struct list *tolls, const struct fabric_group *group);
 /* Begins the use of the group's toll by mapped memory. Returns the toll, or NULL if there is
  * none. */
 struct shm_toll *shm_toll_share(struct list *tolls, const struct fabric_group *group);
-/* Adds the time of unmapping to the toll, and ends the use by this memory. Any thread may call this
- * function. NULL is allowed. */
+/* Adds the time of unmapping to the toll; this memory then no longer uses the toll. Any thread may
+ * call this function. NULL is allowed. */
 void shm_toll_pay(struct shm_toll *toll, uint64_t spent_ns);
 /* Returns a toll with time, and resets this time; NULL: there is none. */
 struct shm_toll *shm_toll_next(struct list *tolls, uint64_t *ret_ns);

@@ -32,8 +32,8 @@ void shm_warmth_destroy(struct shm_warmth *w);
 /* Adds pages that were mapped. */
 void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end);
 /* Called by the lane. shm_warmth_allow() sets whether the job and its tenant have time left.
- * shm_warmth_charge() charges them for the time used. A job and a tenant may use a second without a
- * pause, and half of the time afterwards. */
+ * shm_warmth_charge() charges them for the time used. A job or a tenant may use one second without
+ * a limit, and afterwards half of the thread's time. */
 void shm_warmth_allow(struct shm_warmth *w, const struct fabric_group *group);
 void shm_warmth_charge(struct shm_warmth *w, struct fabric_group *group);
 /* Accesses pages for some milliseconds. Returns false if no page is left. A page that is missing

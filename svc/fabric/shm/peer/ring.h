@@ -59,7 +59,7 @@ struct shm_consumer {
 };
 
 /* Returns 0 if there is room for one record. -EAGAIN: the ring is full; the consumer will wake the
- * producer after its next record. -EBADMSG: the consumer's counter is invalid. */
+ * producer when the ring has room. -EBADMSG: the consumer's counter is invalid. */
 int shm_reserve(struct shm_producer *p);
 /* Appends a record and publishes it. `bytes` is at most SHM_BODY_BYTES_MAX. Returns as
  * shm_reserve(). */

@@ -101,8 +101,8 @@ int shm_socket_connect(const char *address, int *ret_fd)
 }
 
 /* Opens a pidfd. SO_PEERPIDFD always refers to the process that has connected. A pidfd opened by
- * the process number may refer to a later process with the same number; then, and without a pidfd,
- * only the close of the socket shows the end of the peer. */
+ * the process number may refer to a later process with the same number; in this case, or without a
+ * pidfd, only the close of the socket shows the end of the peer. */
 static int socket_peer_pidfd(int fd, int pid, int *ret_pidfd)
 {
     int pidfd = -1;
