@@ -153,8 +153,8 @@ static void note_waits(struct share *share, const struct window *window, uint32_
 }
 
 /* Divides the lane time of the job's tensors among the tensors, in proportion to the busy time of
- * their pieces. The proportions stay the same after a move, because the counters of moved pieces
- * begin at 0. */
+ * their pieces. After a move, the known proportions are kept, because the counters of moved pieces
+ * restart at 0. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;

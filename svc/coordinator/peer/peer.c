@@ -441,8 +441,9 @@ int peer_accept(struct service *s, int fd)
     return error;
 }
 
-/* Accepts and closes a connection, for which the reserved descriptor is freed. A connection that is
- * not accepted would wake the event loop again and again. */
+/* Refuses a connection because no descriptor is free: closes the reserved descriptor, accepts the
+ * connection, and closes the connection. A connection that is not accepted would wake the event
+ * loop again and again. */
 static void turn_away(struct service *s, int listening_fd)
 {
     log_warn_rarely(

@@ -339,8 +339,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Informs the present holders before it replaces them, because a new owner may need the copies of
- * the present holders. */
+/* Informs the present holders before other holders replace them, because a new owner may need the
+ * copies of the present holders. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_holders(job))
