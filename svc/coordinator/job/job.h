@@ -48,7 +48,7 @@ struct tensor {
     struct hash_link by_name; /* entry in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    uint64_t elements, committed; /* newest committed round that a leaving rank sent; 0: none */
+    uint64_t elements, committed; /* newest committed round that a leaving rank reported; 0: none */
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
@@ -128,7 +128,7 @@ struct session {
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool asks_entry, wants_entry; /* an EnterRequest is expected; it has arrived (K108) */
+    bool asks_entry, wants_entry; /* EnterRequest is expected; EnterRequest has arrived (K108) */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     /* CPU time that the coordinator had charged to this connection before the session began */

@@ -189,7 +189,7 @@ static void note(struct job *job, enum profile_news news)
                         job->profile->narrow.enough, job->profile->narrow.few,
                         profile_loss_ppm(job->profile) / PPM_PER_PERCENT);
     struct profile_times known = profile_known(job->profile);
-    log_info("job %s%s %s%s: a round takes %.1f ms and %.3f ms of lane time",
+    log_info("job %s%s %s%s: a round takes %.1f ms, and needs %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,
              news == PROFILE_MEASURED ? "is measured" : "has changed",
              profile_knows_alone(job->profile) ? "" : " beside others",

@@ -1,5 +1,5 @@
-/* Orders of operators to move tasks, while they are carried out. Used by order.c and the files that
- * receive the requests. */
+/* Orders in progress. An operator orders the service to move tasks. Used by order.c and the files
+ * that receive the requests. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_ORDER_H
 #define GRADPOOL_COORDINATOR_ORDER_ORDER_H
 

@@ -313,7 +313,7 @@ void peer_check_held(struct peer *p)
     peer_wait_for_turn(p);
 }
 
-/* Returns whether a long message may be read further at once. Called when the channel has no
+/* Returns whether reading of a long message may continue at once. Called when the channel has no
  * complete message. */
 static bool goes_on(struct peer *p)
 {
