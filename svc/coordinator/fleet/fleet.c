@@ -325,7 +325,8 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* an aggregator that has joined receives the request to end over its control connection */
+        /* Without `now`, an aggregator that has joined gets a message on its control connection,
+         * and no signal. */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);

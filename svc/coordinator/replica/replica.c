@@ -113,8 +113,8 @@ static void set(struct piece *piece, uint32_t holder, uint32_t former)
     now->holder_knows = now->lane_knows = false;
 }
 
-/* Sets the holder of a placed piece. The lane may read the copy of this holder from the
- * beginning. */
+/* Sets the holder of a placed piece. The lane may read the copy of this holder as soon as the lane
+ * has the piece. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t holder)
 {
     if (piece->keeping.former && piece->keeping.former != holder)
