@@ -383,7 +383,7 @@ static void say_who_may_come(const struct service *s)
 {
     if (s->options->insecure)
         log_warn("--insecure: every process that reaches %s may start and join jobs; without the "
-                 "option jobs of other hosts need keys (gradpool tenant add)",
+                 "option, jobs of other hosts need keys (gradpool tenant add)",
                  s->identity->endpoint_url);
     else if (s->options->require_tls)
         log_info("all connections over TCP need a key (gradpool tenant add)");

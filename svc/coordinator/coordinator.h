@@ -52,8 +52,8 @@ struct coordinator_options {
     uint64_t leave_timeout_ns;
     /* SIGTERM ends all jobs, even jobs in training (--stop jobs). */
     bool ends_jobs;
-    /* SIGTERM ends no job, and the next start of the service continues the jobs (--stop service),
-     * even if local aggregators are expected to end together with this process. */
+    /* SIGTERM ends no job (--stop service), even if local aggregators are expected to end together
+     * with this process. The next start of the service continues the jobs. */
     bool keeps_jobs;
     uint64_t aggregator_timeout_ns; /* silence after which an aggregator is lost; 0: never */
     /* silence after which a local aggregator is lost although its process is alive; 0: the same as
@@ -72,8 +72,8 @@ struct coordinator_options {
     uint32_t lanes_min, lanes_max, lanes_spare; /* see struct scale_options */
     enum coordinator_exploring explores;        /* the service moves load away from slow lanes */
     uint64_t scale_hold_ns; /* time with low load after which a lane is drained; 0: 30 s */
-    /* for this time after an operator's order has moved a job, growth does not move the job; 0: no
-     * pause */
+    /* time after an operator's order to move a job, in which growth does not move the job; 0:
+     * none */
     uint64_t order_hold_ns;
     /* Longest time for which a declare waits for a new lane; 0: the time in the worker's request,
      * or 10 s. */

@@ -66,7 +66,7 @@ struct job_hooks {
     void (*may_regroup)(struct job *job);
     /* All lanes and workers know the new ranks of a job. */
     void (*ranks_have_changed)(struct service *s);
-    /* The worker is lost. Its job continues without it. */
+    /* The worker is lost. Its job continues without this worker. */
     void (*session_is_lost)(struct session *session);
     /* The worker has left its job with a goodbye. */
     void (*rank_has_left)(const struct session *session);

@@ -1,7 +1,8 @@
 /* End of the service, in one of three ways. In order: jobs end first, then aggregators, then the
- * process. At once: all processes are killed. Left: jobs and local aggregators continue at the next
- * start. If a later start could continue a job, the job is ended only at an operator's request.
- * Owns the phase of the service after SERVICE_UP (RULES.md: K91 to K93, K107). */
+ * process. At once: all processes are killed. Left: jobs and local aggregators keep running without
+ * a coordinator, and the next start continues with them. If a later start could continue a job, the
+ * job is ended only at an operator's request. Owns the phase of the service after SERVICE_UP
+ * (RULES.md: K91 to K93, K107). */
 #include "svc/coordinator/stopping.h"
 
 #include "svc/base/log.h"

@@ -33,7 +33,7 @@ struct lane {
     /* `shards`: number of pieces that are shards of tables. `planned`: number of pieces that the
      * declare now being handled will add. */
     uint32_t jobs, pieces, shards, planned;
-    uint64_t ranks; /* sum over all pieces of the number of workers of the piece's job */
+    uint64_t ranks; /* sum over all pieces; each piece counts the workers of its job */
     /* bytes of memory for each piece, and for each rank of a piece; 0: unknown */
     uint64_t piece_bytes, rank_bytes;
     /* Speed of the host's network interface, which all lanes of the host share; 0: unknown. */

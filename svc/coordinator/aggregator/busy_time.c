@@ -93,7 +93,7 @@ void stats_forget(struct aggregator *a)
 }
 
 /* Returns whether this coordinator has stored each row that the reply omits. If two requests were
- * open at the same time, a stored row may be newer than the row whose digest the request had. */
+ * open at the same time, a stored row may be newer than the row whose digest was in the request. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {

@@ -31,8 +31,8 @@ int process_open(uint32_t pid, uint64_t identity, int *ret_fd)
     int fd = pidfd_open((pid_t)pid, 0);
     if (fd < 0)
         return look_without_pidfd(pid, identity, -errno);
-    /* The identity is checked after the pidfd is open, because before that the number could pass to
-     * a new process. */
+    /* The identity is checked after the pidfd is open. Before the pidfd is open, the number could
+     * pass to a new process. */
     if (process_identity(pid) != identity || is_dead(fd)) {
         close(fd);
         return -ESRCH;

@@ -4,8 +4,8 @@
 
 #include "svc/coordinator/job/tensor.h"
 
-/* Answers each open declare of the job whose pieces are all ready, or one of whose tensors has
- * failed. */
+/* Answers open declares of the job. A declare is answered if all its pieces are ready, or if one of
+ * its tensors has failed. */
 void declare_check_waits(struct job *job);
 void declare_handle(struct peer *p, const envelope *message);
 

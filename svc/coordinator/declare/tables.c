@@ -251,8 +251,9 @@ static int tables_plan(const struct tables_asked *d, struct err *err)
     return error;
 }
 
-/* Adds the rank to those wanted tables that did not have the rank before the declare, or (`on`
- * false) removes the rank from them. `had[i]`: table i had the rank before. */
+/* Adds the rank to the wanted tables that did not have the rank before the declare. If `on` is
+ * false, removes the rank from these tables. `had[i]`: wanted table i had the rank before the
+ * declare. */
 static void tables_set_rank(const struct tables_asked *d, const bool *had, bool on)
 {
     uint32_t rank = d->peer->session->rank;

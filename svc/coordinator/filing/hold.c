@@ -49,8 +49,8 @@ static void filing_hold_again(struct timer *timer)
     filing_hold(container_of(timer, struct filing, timer));
 }
 
-/* Returns whether all lanes have stopped the table, with BSP at the same clock. Sets f->clock to
- * the largest clock of any lane. */
+/* Returns whether all lanes have stopped the table. With BSP, all lanes must also have stopped at
+ * the same clock. Sets f->clock to the largest clock of any lane. */
 static bool filing_is_level(struct filing *f, bool is_bsp)
 {
     uint64_t least = UINT64_MAX;
@@ -76,7 +76,7 @@ static void filing_look(struct filing *f)
         return filing_break(
             f, -ETIMEDOUT,
             "table '%s' of job %.64s: its lanes did not complete one clock, or a pull "
-            "that has begun, in time; try again",
+            "in progress, in time; try again",
             table->name, table->job->name);
     timer_stop(&f->timer);
     timer_init(&f->timer, filing_hold_again);
@@ -93,7 +93,8 @@ static void filing_held(struct service *s, void *data, const envelope *reply, in
     if (!reply)
         return filing_break(f, code, "%s", text);
     if (reply->body_case != BODY(TABLE_BULK_REPLY))
-        return filing_break(f, -EBADMSG, "an aggregator sent another reply; use one version");
+        return filing_break(
+            f, -EBADMSG, "an aggregator sent a reply of another kind; use one version of gradpool");
     const WIRE(TableBulkReply) *said = reply->table_bulk_reply;
     struct filing_lane *lane = &f->lanes[asked->at];
     lane->is_held = said->is_held;

@@ -32,7 +32,8 @@ static struct filing *filing_heard(struct service *s, const struct filing_asked 
     if (f && !reply)
         filing_break(f, code, "%s", text);
     else if (f && reply->body_case != BODY(TABLE_BULK_REPLY))
-        filing_break(f, -EBADMSG, "an aggregator sent another reply; use one version");
+        filing_break(f, -EBADMSG,
+                     "an aggregator sent a reply of another kind; use one version of gradpool");
     else
         return f;
     return NULL;
@@ -148,7 +149,8 @@ void filing_write(struct filing *f, const ProtobufCBinaryData *rows)
     if (!table || table->failure)
         return filing_break(f, -ECONNRESET, "the job has ended, or its table has failed");
     if (rows->len == 0 || rows->len > PUT_BYTES_MAX || rows->len % filing_row_bytes(table) != 0)
-        return filing_break(f, -EBADMSG, "rows of table '%s' have %zu bytes; use one version",
+        return filing_break(f, -EBADMSG,
+                            "table '%s' cannot take rows of %zu bytes; use one version of gradpool",
                             table->name, rows->len);
     uint8_t *buffer = malloc(rows->len);
     int error = buffer ? filing_write_lanes(f, table, rows, buffer) : -ENOMEM;

@@ -59,7 +59,7 @@ static void start_failed(struct slot *slot, const char *how)
     if (++slot->start_failures < START_FAILURES_MAX || s->phase != SERVICE_UP ||
         others_are_needed(s))
         return;
-    log_error("the service ends: the local aggregator on cores %s could not start %u times in a "
+    log_error("the service ends: the local aggregator on cores %s failed to start %u times in a "
               "row (%s); see the lines above for the reason",
               slot->cores, slot->start_failures, how);
     s->on->service->gives_up(s, -EIO);
@@ -325,7 +325,8 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* an aggregator that has joined receives the request to end over its control connection */
+        /* Without `now`, an aggregator that has joined gets a message on its control connection,
+         * and no signal. */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);
@@ -369,8 +370,8 @@ static void share_cores(struct service *s, const struct cores *cores)
         lanes_before += slot->lanes_count;
     }
     if (s->options->scales && s->options->lanes_min > lanes_before)
-        log_warn("--lanes-min %u: the local aggregators have only %zu lane%s; join other "
-                 "aggregators for more (gradpool aggregator)",
+        log_warn("--lanes-min %u: the local aggregators have only %zu lane%s; start more "
+                 "aggregators by hand (gradpool aggregator)",
                  s->options->lanes_min, lanes_before, lanes_before == 1 ? "" : "s");
     if (total < s->fleet->slots_count)
         log_warn(

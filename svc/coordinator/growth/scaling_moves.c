@@ -1,7 +1,6 @@
 /* Moves tasks for growth, or for an experiment with slow lanes. A trip is the list of all moves of
- * one job. The tasks move in batches, so that no more state is frozen at a time than during an
- * operator's order (K21). Owns struct trip. A failed trip is not repeated; the rules make a new
- * decision. */
+ * one job. The tasks move in batches. At any time no more state is frozen than during an operator's
+ * order (K21). Owns struct trip. A failed trip is not repeated; the rules make a new decision. */
 #include "svc/coordinator/growth/scaling_moves.h"
 
 #include "svc/base/log.h"

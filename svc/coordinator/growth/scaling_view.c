@@ -284,7 +284,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
 
 struct sizes {
     size_t lanes, jobs, pieces, pieces_most; /* pieces_most: largest number of pieces of one job */
-    size_t shares; /* sum over all jobs of the number of lanes of the job */
+    size_t shares;                           /* sum over all jobs; each job counts its lanes */
 };
 
 static struct sizes count(const struct service *s)

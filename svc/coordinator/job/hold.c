@@ -30,8 +30,9 @@ void order_hold_begin(struct job *job, const struct lane *lane)
         if (other != job && share_in_use(other, lane))
             hold_until(other, until_ns);
     if (store_commit(s->store, &err) < 0)
-        log_warn("job %.64s: the hold of its move was not stored, and ends with gradpool serve: %s",
-                 job->name, err.text);
+        log_warn(
+            "job %.64s: the hold after its move was not stored, and ends with gradpool serve: %s",
+            job->name, err.text);
 }
 
 /* The end of a hold is stored as a time since the start of the host. After a reboot the hold may

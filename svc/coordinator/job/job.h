@@ -48,7 +48,7 @@ struct tensor {
     struct hash_link by_name; /* entry in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    uint64_t elements, committed; /* newest committed round that a leaving rank sent; 0: none */
+    uint64_t elements, committed; /* newest committed round that a leaving rank reported; 0: none */
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
@@ -80,9 +80,9 @@ enum share_how {
     SHARE_ALONE,     /* placed for measurement on a lane without other jobs */
     SHARE_BESIDE,    /* placed for measurement beside other jobs, because no lane was free */
     SHARE_FITS,      /* every job on the lane stays within its loss limit */
-    SHARE_OVER,      /* every lane would exceed a limit, and the job must not be refused */
-    SHARE_MOVED,     /* the former lane was lost, and each other lane would exceed a limit */
-    SHARE_DRAINED,   /* the former lane was drained, and every other lane exceeds a limit */
+    SHARE_OVER,      /* no lane keeps all limits, and the job must not be refused */
+    SHARE_MOVED,     /* the former lane was lost, and no other lane keeps all limits */
+    SHARE_DRAINED,   /* the former lane was drained, and no other lane keeps all limits */
     SHARE_ORDERED,   /* an operator has ordered the move to this lane */
     /* growth emptied the former lane, and all jobs stay within their loss limits */
     SHARE_GATHERED,
@@ -128,7 +128,7 @@ struct session {
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool asks_entry, wants_entry; /* an EnterRequest is expected; it has arrived (K108) */
+    bool asks_entry, wants_entry; /* EnterRequest is expected; EnterRequest has arrived (K108) */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     /* CPU time that the coordinator had charged to this connection before the session began */
@@ -290,8 +290,8 @@ int jobs_add_tensor(struct job *job, struct tensor *tensor);
 /* Detaches the tensor's pieces from their lanes and frees the tensor. */
 void jobs_remove_tensor(struct job *job, struct tensor *tensor);
 struct tensor *jobs_tensor(const struct job *job, uint32_t id);
-/* Like jobs_tensor(), but faster if ids ascend from call to call. `*place` is 0 at the first call,
- * and then the index of the next tensor, which is compared before the search. */
+/* Like jobs_tensor(), but faster for ascending ids. `*place` is a hint for the search. The caller
+ * sets the hint to 0 before the first call, and each call updates the hint. */
 struct tensor *jobs_tensor_after(const struct job *job, uint32_t id, size_t *place);
 struct tensor *jobs_tensor_named(const struct job *job, const char *name);
 struct piece *jobs_piece(const struct job *job, uint32_t id, struct tensor **ret_tensor);

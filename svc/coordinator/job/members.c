@@ -30,9 +30,9 @@ uint32_t members_training(const struct job *job)
     return count ? count : 1;
 }
 
-/* Returns whether late workers are left out of the first members of a new tensor. This is so in a
- * job with step records if a rank that is no late worker has declared the tensor. The late workers
- * then enter all tensors together (K108). */
+/* Returns whether a new tensor begins without the late workers of its job. The result is true if
+ * the job has step records, and a rank that is no late worker belongs to the tensor's set. The late
+ * workers then enter all tensors together (K108). */
 static bool begins_without_late(const struct tensor *tensor)
 {
     const struct job *job = tensor->job;

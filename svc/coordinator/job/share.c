@@ -52,8 +52,8 @@ const struct share *share_in_use(const struct job *job, const struct lane *lane)
     return NULL;
 }
 
-/* Lane times of a job on one lane, measured since the lane has had its present pieces and shards,
- * and the number of these pieces. */
+/* Sums over the present pieces and shards of a job on one lane. pieces_ns, shards_ns: lane time
+ * since the pieces and shards are on this lane. pieces: number of pieces. */
 struct share_times {
     double pieces_ns, shards_ns;
     size_t pieces;

@@ -37,8 +37,8 @@ void piece_detach(struct tensor *tensor, struct piece *piece);
 /* Attaches and detaches a shard of a table. A shard counts as a piece of its lane. */
 void shard_attach(struct job_table *table, struct job_shard *shard, struct lane *lane);
 void shard_detach(struct job_table *table, struct job_shard *shard);
-/* Returns the bytes of a shard with the number of rows that the user has hinted. Without a hint,
- * returns the bytes of a small shard. */
+/* Returns the bytes of a shard, computed from the number of rows in the user's hint. Without a
+ * hint, returns the bytes of a small shard. */
 uint64_t shard_bytes(const struct job_table *table);
 
 #endif

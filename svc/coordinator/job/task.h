@@ -21,7 +21,7 @@ int tasks_list(const struct job *job, task_wanted_fn wanted, const void *context
 /* Returns how many of the first tasks form one batch: up to 8 MiB of state and 32 MiB of pieces,
  * but at least one task. */
 size_t tasks_batch(const struct task *tasks, size_t count);
-/* Like tasks_batch(), with limits of `times` as many bytes. */
+/* Like tasks_batch(), but both limits are multiplied by `times`. */
 size_t tasks_larger_batch(const struct task *tasks, size_t count, uint64_t times);
 /* A piece, and the index of the part of its task to which the piece is assigned. */
 struct spot_of_task {

@@ -14,16 +14,16 @@
 /* From this level on (131 ms of recent CPU time), a connection's work counts as expensive. */
 #define HEAVY_LEVEL 10
 /* Limit of recent CPU time for each percent of a party's budget. Recent CPU time is halved in each
- * window. A party that uses a share S of the thread therefore has recent CPU time of at most 2 S
- * windows. */
+ * window. A party that uses a share S of the thread therefore has at most 2 * S * WINDOW_NS of
+ * recent CPU time. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
 /* Time within which a client usually sends its next request after it has received an answer, even
  * on a loaded host. */
 #define REST_NS (250 * NS_PER_MS)
 
-/* Classes of turns. The turn with the lowest key is served first. KEY_OVER: the party has exceeded
- * its budget. A turn with such a key is served when no turn with a lower key was served for
- * REST_NS. */
+/* Classes of turns. The turn with the lowest key is served first. KEY_OVER_LIGHT and
+ * KEY_OVER_HEAVY: the party has exceeded its budget. A turn of one of these two classes is served
+ * when no turn with a lower key was served for REST_NS. */
 enum turn_key { KEY_FIRST, KEY_LIGHT, KEY_HEAVY, KEY_OVER_LIGHT, KEY_OVER_HEAVY };
 
 static uint64_t usage_now(const struct usage *usage, uint64_t window)

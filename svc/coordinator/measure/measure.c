@@ -153,8 +153,8 @@ static void note_waits(struct share *share, const struct window *window, uint32_
 }
 
 /* Divides the lane time of the job's tensors among the tensors, in proportion to the busy time of
- * their pieces. The proportions stay the same after a move, because the counters of moved pieces
- * begin at 0. */
+ * their pieces. After a move, the known proportions are kept, because the counters of moved pieces
+ * restart at 0. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;
@@ -189,7 +189,7 @@ static void note(struct job *job, enum profile_news news)
                         job->profile->narrow.enough, job->profile->narrow.few,
                         profile_loss_ppm(job->profile) / PPM_PER_PERCENT);
     struct profile_times known = profile_known(job->profile);
-    log_info("job %s%s %s%s: a round takes %.1f ms and %.3f ms of lane time",
+    log_info("job %s%s %s%s: a round takes %.1f ms, and needs %.3f ms of lane time",
              tenant_prefix(job->tenant, prefix), job->name,
              news == PROFILE_MEASURED ? "is measured" : "has changed",
              profile_knows_alone(job->profile) ? "" : " beside others",

@@ -76,8 +76,8 @@ static bool backup_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReq
     return false;
 }
 
-/* Returns whether the backup terms of the join are those of the job. With different terms the ranks
- * would close different rounds. */
+/* Returns whether join and job have the same backup terms. With different terms, ranks would close
+ * different rounds. */
 static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t request,
                               const WIRE(JoinRequest) * join)
 {
@@ -89,7 +89,7 @@ static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t re
     backup_terms_write(&job->terms->backup, workers, here, sizeof here);
     backup_terms_write(&terms, workers, there, sizeof there);
     peer_fail(p, request, -EINVAL,
-              "job %s closes its rounds by backup rule %s; rank %u came with %s; give all ranks "
+              "job %s closes its rounds by backup rule %s; rank %u requested %s; give all ranks "
               "the same gp_job_spec.backup",
               job->name, here, join->rank, there);
     return false;
@@ -230,11 +230,12 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     else if (!job->terms->is_elastic && job->workers != room_of(join))
         peer_fail(
             p, request, -EPROTO,
-            "job %s runs with %u workers, rank %u came with %u; start all ranks with one size",
+            "job %s runs with %u workers, rank %u requested %u; start all ranks with the same "
+            "number",
             job->name, job->workers, join->rank, join->workers);
     else if (job->workers != room_of(join) || job->terms->continues != join->continues)
         peer_fail(p, request, -EPROTO,
-                  "job %s may have %u workers and %s when a worker is lost; rank %u came with "
+                  "job %s may have %u workers and %s when a worker is lost; rank %u requested "
                   "another workers_max (%u) or on_worker_loss; give all ranks the same values",
                   job->name, job->workers, job->terms->continues ? "goes on" : "fails", join->rank,
                   room_of(join));
@@ -245,12 +246,12 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
                   job->name, job->ranks->wanted, join->rank);
     else if (job->terms->loss_limit_ppm != join->loss_limit_ppm)
         peer_fail(p, request, -EPROTO,
-                  "job %s runs with a loss limit of %u ppm, rank %u came with %u (0: none); give "
+                  "job %s runs with a loss limit of %u ppm, rank %u requested %u (0: none); give "
                   "all ranks the same",
                   job->name, job->terms->loss_limit_ppm, join->rank, join->loss_limit_ppm);
     else if (job->terms->durability && job->terms->durability != durability_of(p->service, join))
         peer_fail(p, request, -EPROTO,
-                  "job %s runs with durability %s, rank %u came with %s; give all ranks the same",
+                  "job %s runs with durability %s, rank %u requested %s; give all ranks the same",
                   job->name, durability_name(job->terms->durability), join->rank,
                   durability_name(durability_of(p->service, join)));
     else if (taken && session_is_in(taken))

@@ -3,8 +3,9 @@
  *
  * The connections of a dead process to lanes end before the coordinator can see the end of the
  * process. Other ranks may then end as well, and a lane may report the end of such a rank first. So
- * the report of a lost connection fails the job only after SAID_NS. If the end of a process is seen
- * before, this end fails the job, and the reason names the process that ended first (session.c). */
+ * the report of a lost connection fails the job only after SAID_NS. If the coordinator sees the end
+ * of a process earlier, this end fails the job, and the reason names the process that ended first
+ * (session.c). */
 #include "svc/coordinator/membership/lane_report.h"
 
 #include "svc/coordinator/aggregator/lane.h"

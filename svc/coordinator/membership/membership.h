@@ -55,7 +55,7 @@ void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
 /* Makes the lanes close their connections to a late worker that has left before its entry. */
 void regrouping_let_go(struct job *job, uint32_t rank);
-/* Called when an aggregator is away, lost, or on another connection. A regrouping that waits for
+/* Called when an aggregator is away or lost, or has a new connection. A regrouping that waits for
  * the aggregator's lanes to release pieces fails. */
 void regrouping_aggregator_gone(const struct aggregator *a);
 /* Frees the regrouping of a job that is ending. */

@@ -102,7 +102,7 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
 
 /* Sets the ranks of a regrouping, with or without the late workers that may enter. If a late worker
  * has not connected to lanes ahead of its entry, lanes end the connections of its rank, because
- * these belong to an earlier worker. */
+ * such connections belong to an earlier worker. */
 static void plan_ranks(const struct job *job, bool has_late, struct regrouping *r)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -208,7 +208,7 @@ static void thaw_all(struct job *job)
 static void give_up(struct job *job)
 {
     struct service *s = job->service;
-    log_warn("job %s: its lanes could not follow a change of workers; the coordinator tries again",
+    log_warn("job %s: its lanes could not apply a change of workers; the coordinator tries again",
              job->name);
     thaw_all(job);
     regrouping_end(job);
@@ -266,8 +266,8 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
         service_retry_later(s);
     if (!reply && !call_went_unanswered(code))
         jobs_fail(job, NULL, code,
-                  "lane %u did not follow a change of workers: %s; start the job again",
-                  asked->lane, text);
+                  "lane %u did not apply a change of workers: %s; start the job again", asked->lane,
+                  text);
     if (--r->pending == 0)
         finish(job);
 }

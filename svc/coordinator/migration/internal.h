@@ -28,7 +28,7 @@ struct migration {
     enum migrator_state state;
     struct traveller *travellers; /* sorted by piece */
     size_t count;
-    /* indexes of travellers, sorted by lane of the source and of the target */
+    /* indexes of travellers: by_source is sorted by source lane, by_target by target lane */
     uint32_t *by_source, *by_target;
     /* number of the current group of calls; answers to an earlier group are dropped */
     uint32_t turn;

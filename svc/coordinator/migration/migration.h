@@ -37,8 +37,8 @@ struct task_move {
  * being placed, workers join or leave, or the job has failed. */
 int moving_start(struct job *job, const struct task_move *moves, size_t count, moving_done_fn done,
                  uint64_t context, struct err *err);
-/* Checks whether tasks of the job may move now, to any target. Returns 0, or -EBUSY or -EAGAIN as
- * moving_start(). */
+/* Checks whether tasks of the job may move now, to any target. Returns 0, or -EBUSY or -EAGAIN
+ * under the conditions of moving_start(). */
 int moving_check(const struct job *job, struct err *err);
 bool moving_is_busy(const struct job *job);
 /* Returns whether tasks of the job are moving to a lane that has been withheld or is about to

@@ -221,8 +221,8 @@ static struct migration *migration_create(struct job *job, struct search *search
     return m;
 }
 
-/* Closes the moving tasks for new pieces. All pieces of a task are on one lane, so tensors that are
- * declared during the move form new tasks. */
+/* Prevents new pieces from joining the moving tasks. All pieces of a task are on one lane, so
+ * tensors that are declared during the move form new tasks. */
 static void close_tasks(struct job *job, const struct search *search)
 {
     for (size_t i = 0; i < job->shares_count; i++)

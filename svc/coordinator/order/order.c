@@ -120,8 +120,8 @@ static void finish(struct order *order)
 static void too_late(struct wait *wait)
 {
     peer_fail(wait->peer, wait->request, -ETIMEDOUT,
-              "not all tasks have moved within the deadline of the command, and the others still "
-              "move; see gradpool status and gradpool jobs");
+              "some tasks have not moved within the deadline of the command, and are still "
+              "moving; see gradpool status and gradpool jobs");
     wait_destroy(wait);
 }
 

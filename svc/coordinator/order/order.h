@@ -1,5 +1,5 @@
-/* Orders of operators to move tasks, while they are carried out. Used by order.c and the files that
- * receive the requests. */
+/* Orders in progress. An operator orders the service to move tasks. Used by order.c and the files
+ * that receive the requests. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_ORDER_H
 #define GRADPOOL_COORDINATOR_ORDER_ORDER_H
 
@@ -53,8 +53,7 @@ void order_free(struct order *order);
  * continues even if the peer disconnects. */
 void order_begin(struct order *order, struct peer *p, uint64_t request);
 
-/* Moves all tasks of an aggregator that is about to end to other lanes. Returns false if memory is
- * missing. */
+/* Moves all tasks of an ending aggregator to other lanes. Returns false if memory is missing. */
 bool order_leave(struct aggregator *a, order_done_fn done);
 /* Ends the drain of a withheld lane, which is then open or parked. */
 void order_give_back(struct lane *lane, const char *why);

@@ -1,5 +1,5 @@
-/* The aggregators that end together with this process, and the jobs that can continue without it.
- * RULES.md: K93, K107. */
+/* The aggregators that end together with this process, and the jobs that can continue without this
+ * process. RULES.md: K93, K107. */
 #ifndef GRADPOOL_COORDINATOR_ORDER_OUTLIVING_H
 #define GRADPOOL_COORDINATOR_ORDER_OUTLIVING_H
 

@@ -52,9 +52,9 @@ static bool is_meant(const struct job *job, const WIRE(MoveRequest) * wanted)
     return wanted->task == 0 || has_task(job, wanted->task);
 }
 
-/* Returns whether the number of a task could also be the name of a job. Such a request is refused,
- * and the operator has to choose, because otherwise a task of another tenant could move by
- * mistake. */
+/* Returns whether the requested name is the number of a task and also the name of a job. Such a
+ * request is refused, because otherwise a task of another tenant could move by mistake. The error
+ * shows how to name the task or the job. */
 static bool may_be_either(const struct service *s, const WIRE(MoveRequest) * wanted)
 {
     if (wanted->task == 0)

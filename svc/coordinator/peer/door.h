@@ -19,8 +19,8 @@ enum door_party {
 struct door {
     struct listener *tcp, *local;
     struct party *parties; /* array of DOOR_PARTIES parties */
-    /* descriptor in reserve: if no descriptor is left, it is closed, so that a new connection can
-     * be accepted and closed at once */
+    /* Reserved descriptor. If no other descriptor is free, this descriptor is closed, a new
+     * connection is accepted and closed, and the reserved descriptor is opened again. */
     int spare_fd;
     struct list peers, tenants, waits;
     struct list frames_waiting; /* peers whose long messages wait for memory (frames.c) */

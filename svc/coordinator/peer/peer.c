@@ -313,7 +313,7 @@ void peer_check_held(struct peer *p)
     peer_wait_for_turn(p);
 }
 
-/* Returns whether a long message may be read further at once. Called when the channel has no
+/* Returns whether reading of a long message may continue at once. Called when the channel has no
  * complete message. */
 static bool goes_on(struct peer *p)
 {
@@ -441,8 +441,9 @@ int peer_accept(struct service *s, int fd)
     return error;
 }
 
-/* Accepts and closes a connection, for which the reserved descriptor is freed. A connection that is
- * not accepted would wake the event loop again and again. */
+/* Refuses a connection because no descriptor is free: closes the reserved descriptor, accepts the
+ * connection, and closes the connection. A connection that is not accepted would wake the event
+ * loop again and again. */
 static void turn_away(struct service *s, int listening_fd)
 {
     log_warn_rarely(

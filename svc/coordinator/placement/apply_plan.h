@@ -10,8 +10,8 @@
  * of the lanes. */
 int placing_plan(struct job *job, struct tensor *const *tensors, size_t count, struct err *err);
 
-/* Chooses a lane for each shard of a new table. Returns 0, or -ENOSPC, -ENOMEM, -EINVAL or
- * -EINPROGRESS as ask_packer(). */
+/* Chooses a lane for each shard of a new table. Returns 0, or an error of ask_packer(): -ENOSPC,
+ * -ENOMEM, -EINVAL or -EINPROGRESS. */
 int placing_plan_shards(const struct job_table *table, struct lane **ret_lanes, struct err *err);
 /* Sets `lane` of tasks whose lane is lost. Returns 0, or -ENOSPC if no lane is open. */
 int placing_plan_tasks(struct job *job, struct task *tasks, size_t count, struct err *err);

@@ -24,8 +24,8 @@
 
 /* --- tensors --- */
 
-/* Lane time of the job's tensors in excess of the known times of single tensors, and the bytes of
- * the tensors whose time is unknown. */
+/* Tensors whose lane time is unknown. lane_ns: lane time of all tensors of the job, minus the known
+ * times of single tensors. bytes: sum of the sizes of the tensors without a known time. */
 struct rest {
     uint64_t lane_ns, bytes;
 };
@@ -170,8 +170,8 @@ static bool is_offered(const struct lane *lane, enum ask_for why)
                               (lane->use == LANE_CLOSING && has_no_choice(why)));
 }
 
-/* Returns whether a drained lane of a connected aggregator may be used. This is so only if the
- * service has no other lane and the job would fail otherwise (K21). */
+/* Returns whether a drained lane of a connected aggregator may be used. A drained lane is used only
+ * if the service has no other lane and the job would otherwise fail (K21). */
 static bool is_last_resort(const struct lane *lane, enum ask_for why)
 {
     return has_no_choice(why) && is_there(lane) && lane->use == LANE_WITHHELD;
@@ -215,8 +215,9 @@ size_t lanes_on_offer(const struct service *s)
     return count;
 }
 
-/* The period in the request is the period without other jobs, on as many lanes as a measurement
- * would use. On fewer lanes the rounds of the job would delay each other (L3 of packer). */
+/* A measurement uses as many lanes as this function returns: one for each worker, or all lanes on
+ * offer if there are fewer. The request to the packer has the period of such a measurement. On
+ * fewer lanes the rounds of the job would delay each other (L3 of packer). */
 size_t job_own_lanes(const struct job *job)
 {
     size_t lanes = lanes_on_offer(job->service);
@@ -270,8 +271,8 @@ static bool is_near(const struct job *job, const struct lane *lane)
 
 typedef bool (*lane_wanted_fn)(const struct lane *lane, enum ask_for why);
 
-/* Returns whether the job prefers lanes that share memory with every worker. This is so for shards,
- * if the service has such lanes. */
+/* Returns whether the job prefers lanes that share memory with every worker. Only shards prefer
+ * these lanes, and only if the service has such a lane. */
 static bool prefers_near(const struct job *job, lane_wanted_fn wanted, enum ask_for why)
 {
     list_for_each_entry (const struct aggregator, a, &job->service->aggregators, link) {
@@ -347,7 +348,7 @@ static enum share_how how_placed(const struct packer_request *request)
 }
 
 /* Returns whether an aggregator that could start has lanes for the job. If so, the aggregator is
- * started, or the plan is returned if the job is a dry run. */
+ * started. For a dry run, the plan is returned instead, and nothing is started. */
 static bool starts_more(struct job *job, const struct packer_request *request,
                         struct packer_plan *ret_plan)
 {
@@ -422,9 +423,9 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
                  "shows them");
 }
 
-/* Returns whether the job may wait for an aggregator although growth is off, so that no aggregator
- * is started for the job. An aggregator may nevertheless join soon, after a start of the service or
- * after the loss of the last aggregator. */
+/* Returns whether the job may wait for an aggregator that is not started for this job. Soon after a
+ * start of the service, or after the loss of the last aggregator, an aggregator may join even if
+ * growth is off. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return is_for_new(why) && request->lanes_count == 0 && !job->terms->is_trial &&

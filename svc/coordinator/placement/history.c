@@ -118,8 +118,9 @@ void profiles_recall(struct job *job, struct tensor *const *tensors, size_t coun
 
 /* --- storing --- */
 
-/* Returns the factor from the stored lane times of the tensors, which are measured once, to the
- * present lane time of the job. */
+/* Returns the present lane time of the job's tensors, divided by the sum of the lane times of its
+ * single tensors. The times of single tensors are measured only once, so their sum may be out of
+ * date. */
 static double scale_of(const struct job *job)
 {
     double all_ns = 0;

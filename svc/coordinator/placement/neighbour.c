@@ -45,8 +45,8 @@ struct packer_timing job_timing(const struct job *job)
                                   .loss_limit_ppm = job_limit_ppm(job)};
 }
 
-/* Sums the lane times of the job's shares as `gradpool jobs` and `gradpool explain` show them, so
- * that the shown total equals the sum of the shown rows (K15). */
+/* Sums the lane times of the job's shares. `gradpool jobs` and `gradpool explain` show these lane
+ * times as rows, so the shown total equals the sum of the rows (K15). */
 uint64_t job_lane_ns(const struct job *job)
 {
     uint64_t known_ns = profile_known(job->profile).lanes_ns, sum_ns = 0;

@@ -14,7 +14,7 @@
 
 #define LANE_NS (10 * NS_PER_S)   /* longest wait for a lane if the worker sends no timeout */
 #define ANSWER_NS (60 * NS_PER_S) /* timeout of a request if the worker sends no timeout */
-/* a refusal is sent this time before the worker's timeout */
+/* time between a refusal and the timeout of the worker's request */
 #define ANSWER_PART_NS (2 * NS_PER_S)
 
 static uint64_t named_ns(uint32_t ms, uint64_t otherwise_ns)

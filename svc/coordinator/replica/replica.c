@@ -113,8 +113,8 @@ static void set(struct piece *piece, uint32_t holder, uint32_t former)
     now->holder_knows = now->lane_knows = false;
 }
 
-/* Sets the holder of a placed piece. The lane may read the copy of this holder from the
- * beginning. */
+/* Sets the holder of a placed piece. The lane may read the copy of this holder as soon as the lane
+ * has the piece. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t holder)
 {
     if (piece->keeping.former && piece->keeping.former != holder)
@@ -339,8 +339,8 @@ void keeping_unreachable(struct aggregator *a, struct job *job, const struct lan
 
 /* --- changes --- */
 
-/* Informs the present holders before it replaces them, because a new owner may need the copies of
- * the present holders. */
+/* Informs the present holders before other holders replace them, because a new owner may need the
+ * copies of the present holders. */
 void keeping_check(struct job *job)
 {
     if (job->failure || job->service->phase != SERVICE_UP || !may_have_holders(job))

@@ -66,8 +66,9 @@ static const struct session *take_rank(const struct job *job, uint32_t rank, enu
     return is_there && is_in_all(session, scope) ? session : NULL;
 }
 
-/* Returns the rank to hold. The rank that waits in gp_job_resize() is chosen first, because it may
- * be at the end of an iteration already, and no other rank can reach this end without it. */
+/* Returns the rank to hold. The rank that waits in gp_job_resize() is chosen first, because this
+ * rank may be at the end of an iteration already. No other rank can reach the end of the iteration
+ * without this rank. */
 static const struct session *find_rank(const struct job *job, enum hold_scope scope)
 {
     const struct session *found =

@@ -1,5 +1,5 @@
-/* The state that survives a restart, behind an interface that does not depend on SQLite, so that a
- * key-value server could store it.
+/* The state that survives a restart. The interface does not depend on SQLite, so a key-value server
+ * could also store the state.
  *
  * A change consists of store_begin(), puts and erases, and store_commit(). Puts and erases return
  * no errors. The commit returns the first error; the store is then unchanged. */

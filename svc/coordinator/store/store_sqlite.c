@@ -16,11 +16,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Table with the count of changes, which is not in the schema. */
+/* Table with the count of changes. This table is not in store_schema.c. */
 #define CHANGES_TABLE \
     "CREATE TABLE IF NOT EXISTS changes(one INTEGER PRIMARY KEY, count INTEGER NOT NULL)"
 #define CHANGES_PUT "INSERT INTO changes VALUES(1, ?1) ON CONFLICT DO UPDATE SET count=?1"
-/* larger than the log between two checkpoints; with a lower limit of file size, writes may fail */
+/* More than the size of the log between two checkpoints. Under a lower limit of the file size
+ * (RLIMIT_FSIZE), writes may fail. */
 #define FILE_BYTES_ENOUGH (UINT64_C(16) << 20)
 
 struct store_sqlite {

@@ -86,7 +86,7 @@ static bool is_fit(struct peer *p, const envelope *message, const struct job *jo
                   job->name);
     else if (count >= TIMELINES_MAX)
         peer_fail(p, message->id, -EAGAIN,
-                  "timelines of %zu jobs are being recorded, the most at a time; try again when "
+                  "timelines of %zu jobs are being recorded, which is the maximum; try again when "
                   "one has ended",
                   count);
     else

@@ -14,7 +14,7 @@
 #define SHOW_NS NS_PER_S /* shortest time between two states */
 #define REPORT_ROOM 1024 /* bytes that a message needs in addition to the text of the report */
 #define SHOW_COST 100    /* shortest pause, as a multiple of the time for building a state */
-/* Factor by which the pause grows at most while no job trains, joins or ends. */
+/* Largest factor by which the pause grows while no job trains, joins or ends. */
 #define SHOW_IDLE_TIMES 8
 
 struct showing {

@@ -419,7 +419,7 @@ class OwnServices(unittest.TestCase):
                                  self.folder / 'state', name='serve')
             self.assertEqual(serve.wait(), 1)
         self.assertIn('cannot listen on ofi', serve.text())
-        self.assertIn('could not start 3 times in a row', serve.text())
+        self.assertIn('failed to start 3 times in a row', serve.text())
 
     def test_too_few_open_files_are_reported_and_end_serve(self):
         for limit, words in ((24, 'serve needs 64 open files at least, but the limit is 24'),

@@ -126,7 +126,8 @@ static void a_hold_that_cannot_be_stored_holds_until_the_coordinator_ends(void *
     order_hold_begin(job, job->tensors[0]->pieces[0].lane);
     log_set_hook(NULL);
     assert_non_null(strstr(
-        logged, "job resnet: the hold of its move was not stored, and ends with gradpool serve: "));
+        logged,
+        "job resnet: the hold after its move was not stored, and ends with gradpool serve: "));
     assert_int_not_equal(order_hold_ns(job), 0);
 }
 

@@ -42,7 +42,7 @@ static void a_taken_rank_is_refused_with_the_name_of_its_process(void **state)
 static void another_number_of_workers_is_refused_with_both(void **state)
 {
     rig_join(*state, "resnet", 0, 2, NULL, NULL);
-    refused(*state, "resnet", 1, 3, -EPROTO, "runs with 2 workers, rank 1 came with 3");
+    refused(*state, "resnet", 1, 3, -EPROTO, "runs with 2 workers, rank 1 requested 3");
 }
 
 static void refused_backup(struct rig *rig, uint32_t rank, WIRE(BackupSpec) * backup, int code,
@@ -107,7 +107,7 @@ static void another_backup_rule_than_that_of_the_job_is_refused_with_both(void *
     WIRE(BackupSpec) backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = 1, .k = 2);
     rig_join(*state, "resnet", 0, 3, NULL, NULL);
     refused_backup(*state, 1, &backup, -EINVAL,
-                   "job resnet closes its rounds by backup rule all; rank 1 came with static, k 2, "
+                   "job resnet closes its rounds by backup rule all; rank 1 requested static, k 2, "
                    "least 2, absence 64, lag 4, gradients 1, rate fixed; give all ranks the same");
     refused_backup(*state, 1, &backup, -EINVAL, "; give all ranks the same gp_job_spec.backup");
     rig_join(*state, "resnet", 1, 3, NULL, NULL);
@@ -135,8 +135,8 @@ static void a_static_rule_is_served_and_compared_also_after_a_restart(void **sta
     backup.k = 3;
     refused_backup(*state, 2, &backup, -EINVAL,
                    "job resnet closes its rounds by backup rule static, k 2, least 2, absence "
-                   "4294967295, lag 4, gradients 1, rate fixed; rank 2 came with static, k 3");
-    refused_backup(*state, 2, NULL, -EINVAL, "rank 2 came with all; give all ranks the same");
+                   "4294967295, lag 4, gradients 1, rate fixed; rank 2 requested static, k 3");
+    refused_backup(*state, 2, NULL, -EINVAL, "rank 2 requested all; give all ranks the same");
     rig_crash(*state);
     rig_start(*state); /* since the restart no rank has sent the rule */
     refused_backup(*state, 2, NULL, -EINVAL, "by backup rule static, k 2, least 2, absence ");

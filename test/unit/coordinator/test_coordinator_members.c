@@ -94,7 +94,7 @@ static void another_maximum_or_another_word_about_losses_is_refused(void **state
     members_join(*state, elastic(0));
     struct joining other = elastic(1);
     other.workers_max = 5;
-    members_join_refused(*state, other, -EPROTO, "came with another workers_max (5)");
+    members_join_refused(*state, other, -EPROTO, "requested another workers_max (5)");
     other = elastic(1);
     other.continues = true;
     members_join_refused(*state, other, -EPROTO, "or on_worker_loss; give all ranks the same");

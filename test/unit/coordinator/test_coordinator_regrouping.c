@@ -391,7 +391,7 @@ static void a_refusal_behind_the_switch_fails_the_job(void **state)
     stop_at(&s, SWITCHED);
     refuse(&s);
     envelope *failure = end_expect(s.workers[0].end, BODY(JOB_FAILURE));
-    assert_non_null(strstr(failure->job_failure->text, "did not follow a change of workers"));
+    assert_non_null(strstr(failure->job_failure->text, "did not apply a change of workers"));
     message_free(failure);
 }
 

@@ -86,7 +86,7 @@ static void a_lane_that_returns_releases_its_pieces_again(void **state)
     shadow_take(&s.quick.shadow, s.quick.lane);
     go_on(&s);
     expect_changed(&s);
-    kept_log_expect(": its lanes could not follow a change of workers");
+    kept_log_expect(": its lanes could not apply a change of workers");
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
