@@ -37,7 +37,7 @@ extern "C" {
 #define GP_WEIGHT_MAX 4194304 /* largest weight of a gradient, and largest batch of a deal */
 
 /* Sets the weight of this rank's gradients, such as the number of their samples, for GP_MEAN and
- * for updates that are pushed from now on. At first 1 on every rank. The mean of a round is
+ * for updates that are pushed from now on. The weight is 1 at first. The mean of a round is
  *
  *   ((w0 g0 + w1 g1) + w2 g2 + ...) / (w0 + w1 + w2 + ...)
  *
@@ -63,8 +63,9 @@ typedef struct gp_deal {
      * more samples. 0: `batch` applies */
     uint32_t batch_per_worker;
     /* smallest share that is not empty, at most the batch and `samples`; 0 means 1. The value 2
-     * prevents statistics of batch norm over a single sample. Small steps then have fewer shares. A
-     * smaller rest of an epoch is part of the step before, whose `batch` grows */
+     * prevents statistics of batch norm over a single sample. A step with few samples has fewer
+     * shares. If the rest of an epoch has fewer samples than this, the step before contains the
+     * rest, so its `batch` is larger */
     uint32_t share_least;
 } gp_deal;
 
@@ -133,8 +134,8 @@ GP_API int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step);
  * -ENOENT: a step whose shares are not known. Does not wait. */
 GP_API int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room);
 
-/* Called by a late worker after GP_CARRIES if it has not received the state, because the giver was
- * lost. Another rank sends the state in the next step. Does not wait. -EINVAL: no GP_CARRIES has
+/* A late worker calls this function after GP_CARRIES if the giver was lost and the state has not
+ * arrived. Another rank sends the state in the next step. Does not wait. -EINVAL: no GP_CARRIES has
  * announced a state to this rank. */
 GP_API int gp_step_missed(gp_job *job);
 

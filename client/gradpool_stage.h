@@ -47,16 +47,17 @@ extern "C" {
 #define GP_IDLE UINT32_MAX /* gp_stage.place of an idle rank */
 #define GP_STAGE_NAME_BYTES_MAX 127
 
-/* Choice of the number of workers of a stage with `workers` 0. */
+/* Aim of the choice of the number of members, in a stage with `workers` 0. */
 enum gp_goal {
     GP_FASTEST = 0, /* the smallest time of a unit */
-    GP_FRUGAL,      /* the smallest time of a unit x number of workers */
+    GP_FRUGAL,      /* the smallest product of the time of a unit and the number of members */
 };
 
 /* Choice of the members. */
 enum gp_visit {
     GP_STAY = 0, /* the lowest ranks */
-    GP_TRAVEL,   /* the ranks that have worked in the fewest stages; of equal ones the lowest */
+    /* the ranks that have worked in the fewest stages; among equal ranks, the lowest */
+    GP_TRAVEL,
 };
 
 /* Values that the members of the next stage need. They are equal on all members of the former
@@ -93,7 +94,7 @@ typedef struct gp_stage {
 
 /* Begins the next stage, when all ranks are in this call with the same `spec`. NULL: the stages are
  * over, and all ranks are members. The first call ends this rank's open clock if it has pushes, and
- * waits for all its requests. An idle rank gets its result at once, too, and continues with
+ * waits for all its requests. The call also returns at once on an idle rank, which continues with
  * gp_stage_end(). After an error the call may be repeated.
  *
  * An automatic stage (`workers` 0) tries 1, 2, 4, ... members for 12 steps each, and then runs with
@@ -108,9 +109,9 @@ typedef struct gp_stage {
 GP_API int gp_stage_next(gp_job *job, const gp_stage_spec *spec, int timeout_ms,
                          gp_stage *ret_stage);
 
-/* Called by members after each step, with the number of units that all members have done in it.
- * Never waits. Returns 1 if the trial of an automatic stage is over: call gp_stage_end(); else 0.
- * -EPERM: the rank is idle, or not in a stage. */
+/* Called by members after each step. `units`: number of units that all members together have done
+ * in this step. Never waits. Returns 1 if the trial of an automatic stage is over: call
+ * gp_stage_end(); else 0. -EPERM: the rank is idle, or not in a stage. */
 GP_API int gp_stage_step(gp_job *job, uint64_t units);
 
 /* Ends this rank's part of the stage. Ends its open clock if it has pushes, waits for all its

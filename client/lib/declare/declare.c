@@ -88,8 +88,8 @@ static int followers_lag(const struct gp_job *job)
     return -1;
 }
 
-/* Sets the terms of a tensor in a job with backup workers. All ranks take part in the rounds of
- * tensors that the library declares, except for the hidden tensor. Returns the text of an error;
+/* Sets the terms of a tensor in a job with backup workers. Rounds of tensors that the library
+ * declares need all ranks; only the hidden tensor is an exception. Returns the text of an error;
  * NULL: no error. */
 static const char *follow_sets(const struct gp_job *job, const gp_tensor_spec *spec,
                                struct terms *terms)

@@ -23,7 +23,8 @@ static bool route_has_blocks(const struct gp_tensor *t, const struct push *push)
            (push->gradient_bytes > t->bytes || push->result_bytes > t->bytes);
 }
 
-/* Fails a round with one block for each rank, because it cannot continue with other ranks. */
+/* Fails an open round with one block for each rank, because such a round cannot continue with other
+ * ranks. */
 static void route_break_blocks(struct gp_tensor *t)
 {
     bool is_cut = (t->without_commit > 0 && route_has_blocks(t, &t->open)) ||
@@ -48,7 +49,8 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Allocates replicas, because their addresses are sent before all other records. */
+/* Sets the ranks of the tensor. In an elastic job this rank's copies of states are allocated here,
+ * because their addresses are sent before all other records. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)

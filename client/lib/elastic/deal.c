@@ -192,8 +192,8 @@ uint64_t deal_step_most(const struct deal_spec *spec)
     return spec_batch(spec, DEAL_RANKS_MAX) + spec_least(spec) - 1;
 }
 
-/* Returns the number of samples of the next step. If the samples that are left in the epoch after
- * this step would be fewer than a share, this step includes them. */
+/* Returns the number of samples of the next step. If fewer than share_least samples of the epoch
+ * would be left after this step, the step includes these samples. */
 static uint64_t deal_batch(const struct step_deal *deal)
 {
     uint64_t left = deal->spec.samples - deal->cursor + deal->returned.samples;

@@ -35,7 +35,7 @@ struct step_sum {
     struct deal_record record;
     enum step_kind kind;
     uint64_t rounds; /* rounds that tensors had completed before the step */
-    /* the ranks without the state have completed the same rounds */
+    /* the ranks without the state have completed as many rounds as the ranks with the state */
     bool late_are_level;
 };
 

@@ -280,8 +280,8 @@ static void look_at_standing(struct gp_job *job)
 }
 
 /* Returns whether an iteration has ended. In the scope of rounds the next iteration must also have
- * begun, or this rank must wait for other ranks. Between two iterations a script may still use
- * rounds of all ranks, for example to save; late workers must not enter before. */
+ * begun, or this rank must wait for other ranks. Between two iterations a script may still start
+ * rounds of all ranks, for example to save, and no late worker may enter before these rounds. */
 static bool hold_has_ended(const struct hold *hold)
 {
     bool is_next = hold->is_behind || hold->stands;

@@ -95,8 +95,8 @@ void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_
  * -EOWNERDEAD if `code` is 0 because the rows are lost with the lane. `name`: text about the lane.
  * Memory of calls stays lent, because the lane may still use it. */
 void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name);
-/* Ends the parts of all calls on a lane that can no longer use their memory. Does nothing if the
- * lane has not failed. */
+/* Ends the parts of all calls on a lane. Called when the lane can no longer use the memory of
+ * calls. Does nothing if the lane has not failed. */
 void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char *text);
 /* Handles the end of the connection to a lane: job_tables_fail_lane(), then
  * job_tables_end_lane(). */

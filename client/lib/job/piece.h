@@ -47,7 +47,8 @@ struct piece {
 
 #define for_each_piece(p, t) \
     for (struct piece *p = (t)->pieces; p != (t)->pieces + (t)->pieces_count; p++)
-/* Visits the pieces of all tensors of a job. `break` ends the pieces of one tensor only. */
+/* Visits the pieces of all tensors of a job. `break` skips the remaining pieces of one tensor, and
+ * the loop continues with the next tensor. */
 #define for_each_piece_in(p, job)     \
     for_each_tensor (p##_tensor, job) \
         for_each_piece (p, p##_tensor)

@@ -149,8 +149,9 @@ static const char *size_of_many(void)
     return NULL;
 }
 
-/* Returns an error for a process of a job of several processes that would train alone without a
- * message. `size_name`: the variable with the value 1; NULL: no launcher has set a rank. */
+/* Returns an error if a variable shows that the launcher has started several processes. Otherwise
+ * each process would train alone, without any message. `size_name`: the variable with the value 1;
+ * NULL: no launcher has set a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();

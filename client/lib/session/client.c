@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
-/* measured length: lanes read a longer input from memory as fast as a payload */
+/* measured: a lane reads a longer input from the worker's memory as fast as from a record */
 #define EAGER_BYTES 65536
 
 /* Settings that environment variables may set. The first one must be connect_timeout_ns. */
@@ -59,8 +59,8 @@ static int read_transport(const char *given, enum client_transport *ret_transpor
         }
     }
     return client_error(-EINVAL,
-                        "transport '%s' is unknown: auto, shm or tcp (option transport, "
-                        "variable GRADPOOL_TRANSPORT)",
+                        "transport '%s' is unknown; set the option transport, or the variable "
+                        "GRADPOOL_TRANSPORT, to auto, shm or tcp",
                         name);
 }
 

@@ -31,8 +31,8 @@ struct control {
     struct control_options options;
     pthread_t thread;
     int wake_fd;
-    uint64_t tick_at_ns; /* this field and those above are owned by the thread */
-    /* owned by the thread; before its start by the caller of control_connect() */
+    uint64_t tick_at_ns; /* the thread owns this field and the fields above */
+    /* owned by the caller of control_connect() until the thread starts, then by the thread */
     struct endpoint_names names;
     pthread_mutex_t lock;    /* protects all fields below */
     pthread_cond_t over;     /* signalled when a call is over */

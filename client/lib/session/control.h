@@ -14,7 +14,7 @@
 
 struct control;
 
-/* A request without a reply. The caller keeps the memory until `done` has run. */
+/* A request that waits for its reply. The caller keeps the memory until `done` has run. */
 struct control_call {
     struct list node;
     /* filled by the caller, without the id; its pointers must stay valid until `done` has run */

@@ -96,7 +96,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
                   dropped. "auto": the service decides when a round closes. Or a gradpool.Backup.
                   Loop over batches(); the job has this model alone. None: rounds wait for all
       step        with backup, a function such as scheduler.step: batches() calls it once for each
-                  round on every rank. Without optimizer= it applies the means in .grad
+                  round on every rank. Without optimizer= this function applies the means in .grad
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -248,9 +248,10 @@ class Attachment:
 
     def batches(self, loader, rounds):
         """With backup workers: yields batches of the loader until the job has made `rounds` further
-        rounds. The loop ends after the same round on every rank. The loader begins again when it
-        ends, after set_epoch() of its sampler. Each body calls backward() once, and batches() calls
-        the attached optimizer's step() and the function step of attach()."""
+        rounds. The loop ends after the same round on every rank. When the loader ends, batches()
+        calls set_epoch() of its sampler, and begins the loader again. Each body calls backward()
+        once, and batches() calls the attached optimizer's step() and the function step of
+        attach()."""
         return self._rounds_of('batches()').batches(loader, rounds)
 
     def tell_loss(self, loss):
@@ -443,7 +444,8 @@ class _Push:
     failure; its memory stays lent until the job is left.
 
     land             called at the end of the round; returns the tensor for DDP, like `buffer`
-    is_limited       whether the push has a deadline; with backup workers the round's end has it
+    is_limited       whether the push has a deadline; with backup workers only the end of the
+                     round has a deadline
     is_seen_through  whether the end of backward() waits for the push; False if backward() does
                      not reach its end"""
 

@@ -48,7 +48,7 @@ class Run:
 
       batch_per_worker  samples of each worker in a step, instead of `batch`
       model      a module with float32 parameters on the CPU; not a DistributedDataParallel
-      optimizer  of the script, which calls its step()
+      optimizer  the optimizer of the script; the script calls its step()
       also       further objects with a state, such as schedulers: a list
       seed       of the order of the samples
       prefetch   steps that loader() may read ahead

@@ -39,7 +39,7 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
       seed     of initial values, which depend on seed, key and element alone
       consistency  "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
                push is applied on arrival, and a pull waits for ranks more than 2 clocks behind;
-               "asp": a pull never waits; None: that of the stage, and "bsp" without stages
+               "asp": a pull never waits; None: as the stage says, or "bsp" without stages
 
     Mismatch: a wrong argument, or another declaration on this rank or another one. GradpoolError:
     EOPNOTSUPP, the job or the transport serves no tables; EBUSY, a clock has ended."""

@@ -101,11 +101,11 @@ class _Rounds:
 
 
 def join(device=-1):
-    """Waits until all ranks have called join(). Returns the rank with the most rounds; of several
-    such ranks the highest. Until then this rank takes part in operations of other ranks with
-    neutral values. An Average still divides by the number of all ranks. Such operations are
-    allreduce, allgather and barrier, under known and new names. Any other operation raises an
-    error that names this rank.
+    """Waits until all ranks have called join(). Returns the rank with the most rounds; among equal
+    ranks, the highest. Until then this rank takes part in operations of other ranks with neutral
+    values. An Average still divides by the number of all ranks. Such operations are allreduce,
+    allgather and barrier, under known and new names. Any other operation raises an error that names
+    this rank.
 
       device  ignored"""
     ranks = global_process_set.sequences()
@@ -125,7 +125,7 @@ def join(device=-1):
 
 
 def _take_part(rounds, done, sets):
-    """Takes part in operations until all ranks have joined, which ends `done`."""
+    """Takes part in operations until all ranks are in join(): then the operation `done` ends."""
     while not poll(done):
         rounds.go_on()
         for ranks in sets:

@@ -384,8 +384,8 @@ class NamedOperation(Operation):
         return self._over.is_set()
 
     def rest(self, limit_ms):
-        """Waits for the present part for at most `limit_ms`. Returns False without a part, or if
-        another thread waits for it."""
+        """Waits for the present part for at most `limit_ms`. Returns False if there is no part, or
+        if another thread waits for the part."""
         if not self._borrow():
             return False
         request = self.waits_for()

@@ -223,11 +223,12 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
 
     named_parameters          model.named_parameters(); None: parameters are numbered
     compression               conversion of gradients for sending: a value of Compression
-    backward_passes_per_step  number of backward() calls that add up before gradients are sent
+    backward_passes_per_step  number of backward() calls whose gradients are added before sending
     op                        Average, Sum, Min, Max or Product
-    gradient_predivide_factor an Average is divided by it before the sum; by the rest after the sum
-    num_groups                as `groups`, by its former name
-    groups number of groups of gradients that are sent together, or [[parameter]]
+    gradient_predivide_factor an Average divides by this factor before the sum, and by the remaining
+                              factor after the sum
+    num_groups                former name of `groups`
+    groups                    number of groups of gradients that are sent together, or [[parameter]]
     sparse_as_dense           sparse gradients are converted to dense ones, instead of gathered
     backup                    must be None: use gradpool.ddp.attach(optimizer=, backup=)"""
     if backup is not None:
