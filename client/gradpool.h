@@ -68,7 +68,7 @@ enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_
  *                      gradient   result
  *   GP_SUM .. PRODUCT  E          E        the same on every rank
  *   GP_GATHER          E          W x E    block i is rank i's gradient; result NULL: not wanted
- *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient: block r of rank i's result
+ *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r becomes block r of rank i
  *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
  *
  * A block has E elements. Blocks are in ascending order of ranks: for a set of ranks, block i
@@ -104,9 +104,9 @@ enum gp_operation {
  * A long tensor is cut into pieces. Except with GP_CHOSEN, the ranks of a round may differ from
  * piece to piece. */
 enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY = 4 };
-/* For one GP_FIRST tensor of a job: its rounds decide the ranks of the GP_CHOSEN tensors. Declare
- * does not check that a job has this tensor: without it no GP_CHOSEN round ends, and gp_wait()
- * returns -ETIMEDOUT. */
+/* For one GP_FIRST tensor of a job: its rounds decide the ranks of the GP_CHOSEN tensors. A declare
+ * does not check that the job has a GP_LEADS tensor. Without a GP_LEADS tensor no GP_CHOSEN round
+ * ends, and gp_wait() returns -ETIMEDOUT. */
 #define GP_LEADS 1u
 #define GP_MEASURES 2u /* `gradpool jobs --json` shows the squares of gradients and result */
 
@@ -212,7 +212,7 @@ typedef struct gp_job_spec {
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
  * workers_max from GRADPOOL_WORKERS_MAX, and sets all other fields to 0. The first pair that is set
  * counts: GRADPOOL_RANK/_SIZE, then those of torchrun, horovodrun, Open MPI and others (table in
- * client/README.md). `name` is GRADPOOL_JOB, or NULL; it points into the environment.
+ * client/README.md). `name` points to the value of GRADPOOL_JOB in the environment, or is NULL.
  * Errors: -ENOENT no pair is set; -EINVAL a value is not a number, one variable of a pair is
  * missing, rank >= size without a larger workers_max, or the size is 1 although a variable of
  * another launcher shows several processes. */
@@ -223,8 +223,8 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  * and for the end of a former job of the same name.
  *
  * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. If
- * the other ranks push each of its tensors once an iteration, the rank enters all of them between
- * the same two iterations. Otherwise the rank enters each tensor at that tensor's open round.
+ * the other ranks push each of its tensors once an iteration, the rank enters all these tensors
+ * between the same two iterations. Otherwise the rank enters each tensor at its open round.
  *
  * Errors, after which this process is not in the job: -EINVAL a field of `spec`, or another
  * `backup` than that of the job; -EOPNOTSUPP a rule of `backup` that this version does not serve;
@@ -373,8 +373,8 @@ GP_API int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype,
 /* Removes a tensor on this rank and frees the handle. The service drops the tensor when the last
  * rank has undeclared it. The call waits up to a second for the end of the last round, then up to
  * connect_timeout_ms for the coordinator. Errors, after which the handle stays valid: -EBUSY a
- * request of the tensor is open (gp_wait() has not ended it), or its last round is not over on all
- * ranks; -ETIMEDOUT the coordinator did not answer; the coordinator's refusal. */
+ * request of the tensor is open (gp_wait() has not ended it), or the tensor's last round is not
+ * over on all ranks; -ETIMEDOUT the coordinator did not answer; the coordinator's refusal. */
 GP_API int gp_tensor_undeclare(gp_tensor *tensor);
 
 /* Returns the tensor's name, which is valid as long as the handle; "" for NULL. */
@@ -392,10 +392,10 @@ GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
  * of this worker in the job, or the host has no room; -EMFILE no descriptor is left. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 
-/* Makes memory of gp_alloc() outlast the job: gp_job_leave() leaves it mapped, and the caller then
- * frees it with munmap(memory, length). `length` is `bytes` of gp_alloc() rounded up to whole
- * pages, one page at least. `memory` is the pointer that gp_alloc() returned. A second call does
- * nothing. -ENOENT: not an allocation of this job. */
+/* Makes memory of gp_alloc() outlast the job: gp_job_leave() does not unmap the memory, and the
+ * caller then frees it with munmap(memory, length). `length` is `bytes` of gp_alloc() rounded up to
+ * whole pages, one page at least. `memory` is the pointer that gp_alloc() returned. A second call
+ * does nothing. -ENOENT: not an allocation of this job. */
 GP_API int gp_keep(gp_job *job, void *memory);
 
 /* Frees memory of gp_alloc(), which no open request may use. NULL is fine; other pointers, and
@@ -420,10 +420,10 @@ typedef struct gp_item {
  * `*ret_request` is to be ended with gp_wait().
  *
  * Errors, after which no round was started: -EINVAL an argument, an operation that is not defined
- * for the dtype, or a tensor with a rule; -EBUSY the tensor's last request is still open: no
- * gp_wait() has ended it, or gp_wait() returned -ETIMEDOUT; -EOPNOTSUPP an operation with blocks,
- * for a tensor of all ranks of an elastic job: declare the tensor for a set of ranks; -ENOSPC,
- * -EMFILE no memory for copies; the error of a failed tensor or job. */
+ * for the dtype, or a tensor with a rule; -EBUSY the tensor's last request is still open: gp_wait()
+ * was not called, or returned -ETIMEDOUT; -EOPNOTSUPP an operation with blocks, for a tensor of all
+ * ranks of an elastic job: declare the tensor for a set of ranks; -ENOSPC, -EMFILE no memory for
+ * copies; the error of a failed tensor or job. */
 GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
                         enum gp_operation operation, gp_request **ret_request);
 
@@ -473,9 +473,9 @@ typedef struct gp_round {
  * once: by gp_update() with `settings` on every rank, or, in a job without rules, by a reduction.
  * Waits until the round is closed and its results have landed; an earlier gp_wait() gets -EDEADLK.
  * Returns 0: the gradient counts; 1: the gradient was dropped. With rules the results are the
- * parameters of this or a later round; without rules they are the sums of this round. All ranks
- * with the results of a round have the same ones. `loss`: see gp_job_tell_loss(). `ret_round` may
- * be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
+ * parameters of this or a later round; without rules they are the sums of this round. The results
+ * of a round are the same on every rank that gets them. `loss`: see gp_job_tell_loss(). `ret_round`
+ * may be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
 /* In a job without rules, fetches the sums of the next round that closed without this rank. The
@@ -532,7 +532,7 @@ GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* Writes parameters, moments and step counts of all tensors with rules to the file `path`. The path
  * of the lowest rank present counts, and that rank writes the file. Every rank calls the function
- * between the same two iterations, with the same tensors declared and no open request on them. The
+ * between the same two iterations, with the same tensors declared, and no request of them open. The
  * file is replaced as a whole, or stays as it was. Each step waits for up to GRADPOOL_TIMEOUT_MS.
  *
  * Errors, the same on all ranks except -ETIMEDOUT: -EINVAL no tensor has a rule, ranks have

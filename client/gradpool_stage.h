@@ -93,9 +93,9 @@ typedef struct gp_stage {
 } gp_stage;
 
 /* Begins the next stage, when all ranks are in this call with the same `spec`. NULL: the stages are
- * over, and all ranks are members. The first call ends this rank's open clock if it has pushes, and
- * waits for all its requests. The call also returns at once on an idle rank, which continues with
- * gp_stage_end(). After an error the call may be repeated.
+ * over, and all ranks are members. The first call ends this rank's open clock if the clock has
+ * pushes, and waits for all requests of this rank. The call also returns at once on an idle rank,
+ * which continues with gp_stage_end(). After an error the call may be repeated.
  *
  * An automatic stage (`workers` 0) tries 1, 2, 4, ... members for 12 steps each, and then runs with
  * the best number. The choice holds for later stages of this name, until their time of a unit
@@ -114,10 +114,10 @@ GP_API int gp_stage_next(gp_job *job, const gp_stage_spec *spec, int timeout_ms,
  * gp_stage_end(); else 0. -EPERM: the rank is idle, or not in a stage. */
 GP_API int gp_stage_step(gp_job *job, uint64_t units);
 
-/* Ends this rank's part of the stage. Ends its open clock if it has pushes, waits for all its
- * requests, and returns when all members have ended their part. An idle rank waits here for the end
- * of the stage, without CPU time. Returns 0, or 1: a trial is over and units are left, so call
- * gp_stage_next() with the same `spec` again.
+/* Ends this rank's part of the stage. Ends the rank's open clock if the clock has pushes, waits for
+ * all requests of the rank, and returns when all members have ended their part. An idle rank waits
+ * here for the end of the stage, without CPU time. Returns 0, or 1: a trial is over and units are
+ * left, so call gp_stage_next() with the same `spec` again.
  *
  * Errors: -EINVAL no stage is open; -ETIMEDOUT the text names the members that have not ended:
  * call again; otherwise as gp_stage_next(). */

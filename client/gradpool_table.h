@@ -144,7 +144,7 @@ GP_API int gp_table_set(gp_table *table, const gp_row_settings *settings);
 GP_API int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count,
                            gp_batch **ret_batch);
 
-/* Frees a batch. Calls in progress continue: gp_wait() for them as usual. NULL is allowed.
+/* Frees a batch. Requests in progress continue: call gp_wait() for each as usual. NULL is allowed.
  * gp_job_leave() frees all batches of the job. */
 GP_API void gp_batch_free(gp_batch *batch);
 
@@ -154,7 +154,7 @@ GP_API void gp_batch_free(gp_batch *batch);
  * or after gp_clock(); the rows are the same.
  *
  * Errors: -EBUSY this rank has 127 open requests to the table on one lane (the limit is lower in a
- * job of more than 64 workers); wait for earlier ones. The error of a failed table or job.
+ * job of more than 64 workers); wait for an earlier request. The error of a failed table or job.
  * gp_wait() returns -ETIMEDOUT if ranks have not ended the clock before (the text has their
  * clocks): the request is still open; -EOWNERDEAD the lane was lost. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
@@ -162,8 +162,8 @@ GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
  * batch; gradients of the same key are added up in order of position. `gradients` is read during
  * the call. The first push of a key creates its row. gp_wait() for the request returns when the
- * update is applied; with GP_BSP it returns -EDEADLK before this rank's gp_clock(). `ret_request`
- * NULL: no request, and the next gp_clock() after an error returns the error.
+ * update is applied; with GP_BSP gp_wait() returns -EDEADLK before this rank's gp_clock().
+ * `ret_request` NULL: no request, and the next gp_clock() after an error returns the error.
  *
  * A row whose gradient has NaN or infinity on any rank is skipped in this clock; all other rows are
  * updated. The ranks with such gradients get -EDOM, with the number of skipped rows and a key.

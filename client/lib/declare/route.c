@@ -185,8 +185,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     bool is_released = route_is_released(p, said);
     if (!link || is_known(p, said))
         return;
-    /* The piece returns to this lane. In an elastic job the piece may also have stayed there while
-     * its ranks changed (L20). A lane with shards of a table keeps the connection. */
+    /* The piece returns to this lane. In an elastic job the piece may also have stayed on the lane
+     * while the ranks of its tensor changed (L20). A lane with shards of a table keeps the
+     * connection. */
     link->is_left |= link == former && is_released && !p->tensor->job->is_elastic &&
                      !job_tables_are_on(p->tensor->job, said->lane);
     piece_retract(p);

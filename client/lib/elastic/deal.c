@@ -260,8 +260,8 @@ static int return_shares(struct step_deal *deal, struct deal_step *step,
     return error;
 }
 
-/* Returns the shares of lost members to the deal. A member is lost if it is missing in record t, or
- * is in record t without the state. The shares of steps t - 1 to t + p are returned. */
+/* Returns the shares of lost members to the deal. A member that is missing in record t, or is in
+ * record t without the state, is lost. The shares of steps t - 1 to t + p are returned. */
 static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_record *record)
 {
     int error = 0;

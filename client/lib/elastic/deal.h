@@ -33,7 +33,7 @@ struct deal_spec {
 struct deal_record {
     uint64_t present[RANKS_WORDS];
     uint64_t
-        /* ranks that have announced to leave; they stay in the set in later records */
+        /* ranks that have announced that they leave, in this record or an earlier one */
         leaving[RANKS_WORDS];
     uint64_t holds[RANKS_WORDS]; /* ranks with the state of the training */
 };

@@ -19,7 +19,7 @@ struct table_lane {
     /* a query was sent; its answer shows that the lane, which has no pieces, keeps the
      * connection */
     bool was_probed;
-    bool is_lost; /* the connection has ended, and the shards of the lane with it */
+    bool is_lost; /* the connection has ended, so the shards of the lane are lost */
 };
 
 /* Settings that were not sent to every lane yet. */

@@ -12,7 +12,8 @@
 enum piece_standing {
     PIECE_IDLE,      /* the last round is committed; no memory is lent */
     PIECE_ANNOUNCED, /* the input is lent; the lane has the record, or gets it soon */
-    /* the result has arrived; input and landing area stay lent, because other ranks may lack it */
+    /* the result has arrived; input and landing area stay lent, because other ranks may lack the
+     * result */
     PIECE_LANDED,
 };
 

@@ -102,7 +102,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->state = LINK_CLOSED;
     l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0)
-        /* the lane has dropped the job, and with it the ticket (L19) */
+        /* the lane has dropped the job, so its ticket is no longer valid (L19) */
         l->has_ticket = false;
     if (was == LINK_CLOSING)
         link_end_tables(l);

@@ -56,7 +56,7 @@ struct link {
 
 /* ---- link.c ---- */
 
-/* Returns the link to a lane. Creates and opens it at the first call. NULL: no memory. */
+/* Returns the link to a lane. The first call creates and opens the link. NULL: no memory. */
 struct link *link_get(struct gp_job *job, uint32_t lane);
 /* Loads the network library before a late worker enters. Loading takes 0.2 s, in which the other
  * ranks would wait if the library were loaded later. */

@@ -133,8 +133,8 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
     return error;
 }
 
-/* Opens a channel. After an error `*ret_channel` may be set; it then owns the socket, and the
- * caller closes it. */
+/* Opens a channel. After an error `*ret_channel` may be set; the channel then owns the socket, and
+ * the caller closes the channel. */
 static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role role,
                         uint64_t deadline_ns, struct channel **ret_channel, struct err *err)
 {

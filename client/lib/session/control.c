@@ -37,7 +37,7 @@ struct control {
     pthread_mutex_t lock;    /* protects all fields below */
     pthread_cond_t over;     /* signalled when a call is over */
     struct channel *channel; /* NULL while the coordinator is away */
-    int fd; /* socket of the channel, also while the channel is being created: a child closes it */
+    int fd;          /* socket, for a forked child to close; set before the channel is complete */
     bool is_running; /* the thread is running */
     struct list calls;
     uint64_t last_id;

@@ -210,8 +210,8 @@ static enum steps_phase begin_find_phase(const struct job_steps *s)
     return is_entered && s->sum.late_are_level ? STEPS_CARRY : STEPS_NEXT;
 }
 
-/* Handles the record on a rank without the state: compares its rounds with those of the members,
- * because a late worker must have entered all tensors before this step. */
+/* Handles the record on a rank without the state: compares the number of its rounds with the
+ * members' number, because a late worker must have entered all tensors before this step. */
 static int begin_hear_late(const struct beginning *b)
 {
     struct job_steps *s = b->steps;

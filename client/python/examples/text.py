@@ -69,7 +69,7 @@ def batches(text, length, batch_size, random):
 
 @torch.no_grad()
 def write(net, text, count, random):
-    """Returns the text's first characters and `count` generated ones, as numbers."""
+    """Returns the text's first character and `count` generated characters, as numbers."""
     written = text[:1].view(1, 1)
     for _ in range(count):
         scores = net(written[:, -net.length:])[:, -1]

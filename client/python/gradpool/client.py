@@ -129,8 +129,8 @@ Members = collections.namedtuple('Members', 'version wanted ranks')
 
 
 class Tensor:
-    """A declared tensor of a job; made by Job.declare(). Every use of it after undeclare(), or
-    after the end of the job, raises an error."""
+    """A declared tensor of a job; made by Job.declare(). Every use of the Tensor after undeclare(),
+    or after the end of the job, raises an error."""
     __slots__ = ('job', 'name', 'elements', 'dtype', 'ranks', 'handle')
 
     def __init__(self, job, name, elements, dtype, ranks, handle):
@@ -193,7 +193,7 @@ class Job(Owned):
 
     def resize(self, workers, timeout_ms=0):
         """Changes the number of workers: ranks below `workers` may join, all others have to leave
-        (members().wanted). Returns when all of them have done so. Timeout names late ranks; the
+        (members().wanted). Returns when they have joined and left. Timeout names late ranks; the
         resize is valid until the next one. Main threads in the loop of a Run use Run.resize()."""
         if self.has_deal and threading.current_thread() is threading.main_thread():
             raise mismatch(f'resize() of {self} in the main thread, whose steps other workers wait '
@@ -329,8 +329,8 @@ class Job(Owned):
 
         parameters  destination of the new parameters; None: the gradient's memory
         settings    settings of this step, named as in torch.optim: lr, weight_decay, momentum,
-                    dampening, betas, eps. Those of rank 0 count. If they are missing, an elastic
-                    job uses the settings of the tensor's last step"""
+                    dampening, betas, eps. The settings of rank 0 count. Without settings,
+                    an elastic job uses those of the tensor's last step"""
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
     def update_group(self, items, **settings):

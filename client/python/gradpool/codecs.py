@@ -3,9 +3,9 @@
     gradpool.ddp.attach(model, compression=gradpool.codecs.TopK(0.01))
 
 A codec encodes and decodes gradients. A Feedback stores the unsent part of each gradient (the
-residual) by name, and counts rounds. Codes of OneBit, TopK and Dithering cannot be added. They are
-gathered, and every rank decodes them and adds the values in rank order, to the same bits (Y17).
-RandomK sends the same places on every rank, so the service computes the mean.
+residual) by name, and counts rounds. Codes of OneBit, TopK and Dithering cannot be added. Such
+codes are gathered; every rank decodes them and adds the values in rank order, so all ranks have the
+same bits (Y17). RandomK sends the same places on every rank, so the service computes the mean.
 
     OneBit     a sign for each element, and the mean of the absolute values (Seide et al. 2014;
                Karimireddy et al. 2019, error feedback)

@@ -95,8 +95,8 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
       backup      "static:3": each round closes at its third gradient, and later gradients are
                   dropped. "auto": the service decides when a round closes. Or a gradpool.Backup.
                   Loop over batches(); the job has this model alone. None: rounds wait for all
-      step        with backup, a function such as scheduler.step: batches() calls it once for each
-                  round on every rank. Without optimizer= this function applies the means in .grad
+      step        with backup, a function such as scheduler.step, which batches() calls once for
+                  each round on every rank. Without optimizer= it applies the means in .grad
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -256,14 +256,15 @@ class Attachment:
 
     def tell_loss(self, loss):
         """With backup workers: sets the loss of this rank's batch, before its backward(). The rules
-        "dbw" and "adasync" need it; without losses "adasync" keeps its first number of
+        "dbw" and "adasync" need losses; without losses "adasync" keeps its first number of
         gradients."""
         self._rounds_of('tell_loss()').loss = float(loss)
 
     def settle(self):
         """With backup workers: returns when all ranks have called this method and have the
-        parameters of the same round. Call it behind a loop over batches(), before validation.
-        Mismatch: ranks have different rounds or parameters; the text names the ranks."""
+        parameters of the same round. Call settle() after a loop over batches(), and before
+        validation. Mismatch: ranks have different rounds or parameters; the text names the
+        ranks."""
         self.check()
         self._rounds_of('settle()').settle()
 
@@ -386,7 +387,7 @@ class Attachment:
 
     def _means_of(self, bucket):
         """Returns the object that starts the means of a bucket; each layout of DDP has one. The
-        bucket's buffer is stored with it, so that no other layout gets the same address."""
+        bucket's buffer is stored with the object, so that no other layout gets the same address."""
         known, means = self._buckets.get(bucket.index(), (None, None))
         if bucket.buffer().is_sparse:
             return Full(self._tensors[id(bucket.parameters()[0])])

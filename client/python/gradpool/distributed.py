@@ -343,7 +343,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
 
     def _exchange(self, what, tensor, outputs, inputs):
         """Sends block i of the inputs to rank i, and receives block i of the outputs from rank i.
-        The two ranks both know which blocks are empty."""
+        Both ranks of a transfer know whether the block is empty."""
         check_alike([inputs[self.rank()]], outputs[self.rank()], what)
         parts, finishes = [], []
         for peer, (output, given) in enumerate(zip(outputs, inputs)):

@@ -20,9 +20,9 @@ _ANSWER_S = 1.0     # time for rank 0 to inform the other ranks, added to the ti
 
 
 def pass_barrier(group, timeout_s, names_all):
-    """Returns when all ranks of `group` have called this function. If a rank has not called it
-    within `timeout_s`, raises an error and fails the group (Y9). names_all: the error names all
-    missing ranks, not only the first."""
+    """Returns when all ranks of `group` have called this function. If a rank has not called the
+    function within `timeout_s`, raises an error and fails the group (Y9). names_all: the error
+    names all missing ranks, not only the first."""
     try:
         if group.rank() == 0:
             _watch(group, timeout_s, names_all)

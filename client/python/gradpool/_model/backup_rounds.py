@@ -192,9 +192,9 @@ class BackupRounds:
                            'of the DistributedDataParallel model in each body')
 
     def _catch_up(self, last):
-        """Completes a backward(): calls the optimizer's step(), unless the script has called it,
-        and the script's function `step` once for each round. Fetches missed means up to round
-        `last`."""
+        """Completes a backward(). Calls the optimizer's step(), unless the script has called
+        step(). Calls the script's function `step` once for each round. Fetches missed means up to
+        round `last`."""
         self._way.end_step()
         while self._stepped < self.number or self._takes_next(last):
             self._stepped += 1

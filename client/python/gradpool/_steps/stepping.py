@@ -22,12 +22,13 @@ from .untouched import Untouched
 from .written import Written
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-# Options that change the arithmetic; no rule of the service has them. `foreach` and `fused` change
-# only the order of work.
+# Options that change the arithmetic; no rule of the service has such an option. `foreach` and
+# `fused` change only the order of work.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
-# Attributes of step() with which schedulers mark that they count its calls, in torch 1 and torch 2.
+# Attributes that a scheduler sets on step() when the scheduler counts the calls of step(): in torch
+# 1, and in torch 2.
 _MARKS = '_with_counter', '_wrapped_by_lr_sched'
 # Runs the hooks of register_step_pre_hook() and similar functions. PyTorch 1 has no such hooks.
 _HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
@@ -69,7 +70,7 @@ class Stepping:
     """An optimizer whose steps are done by lanes.
 
     parameters  {name: parameter} of the optimizer; the hook gets their gradients
-    frozen      {name: parameter} without a gradient on any rank; the optimizer may contain them"""
+    frozen      {name: parameter} with a gradient on no rank; the optimizer may contain them"""
 
     def __init__(self, optimizer, module, parameters, frozen):
         self._optimizer, self._kind = optimizer, type(optimizer)

@@ -26,10 +26,10 @@ _storage_of = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
 
 def carrier_of(tensor, is_moved):
     """Returns a tensor with the values in the form for sending. If the tensor already has this
-    form, it is returned itself.
+    form, the result is the tensor itself.
 
     is_moved  True: only copy values. Other dtypes are then sent as bytes, padded to whole words.
-              False: compute with them. Short integers are then sent as wider ones"""
+              False: compute with them. Short integers are then sent as wider integers"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
     flat = flat_of(tensor.detach().resolve_conj().resolve_neg())

@@ -1,5 +1,5 @@
-"""The gradients of a plain module in a step. All ranks push them at the end of backward(), and each
-.grad becomes the mean over the samples of the step."""
+"""The gradients of a plain module in a step. All ranks push their gradients at the end of
+backward(), and each .grad becomes the mean over the samples of the step."""
 import functools
 import weakref
 

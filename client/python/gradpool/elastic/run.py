@@ -138,7 +138,7 @@ class Run:
     # ---- loops ----
 
     def __iter__(self):
-        """Yields the steps: those of the present epoch within epochs(), otherwise all."""
+        """Yields the steps of the present epoch in a loop over epochs(), otherwise all steps."""
         while (step := self._peek()) is not None and self._epoch in (None, step.epoch):
             self._peeked = None
             self._tell_workers()
@@ -165,8 +165,8 @@ class Run:
     def epochs(self):
         """Yields the number of each epoch; a late worker begins in the open one. The script loops
         over all steps of the epoch. If a late worker gets the state after the last step of an
-        epoch, it first gets this epoch without steps: the giver's script had not finished its loop
-        body when the state was copied."""
+        epoch, the worker first gets this epoch without steps: the giver's script had not finished
+        its loop body when the state was copied."""
         if self._is_carried_past():
             self._epoch = self._carried
             yield self._carried
@@ -207,8 +207,8 @@ class Run:
 
     @property
     def is_first(self):
-        """Returns True on one worker: the lowest of those that share the samples. The value stays
-        after close(); False before the first share of this worker."""
+        """Returns True on one worker: the lowest worker with a share of the samples. The value
+        stays after close(); False before the first share of this worker."""
         return (self._has_shared and self._place == 0
                 and self.ending in (None, 'trained', 'closed'))
 

@@ -103,8 +103,9 @@ class Pull:
         self._request, self._rows = request, rows
 
     def wait(self, timeout_ms=0):
-        """Returns the rows. Timeout: the text names the ranks that have not ended the clock before;
-        call wait() again. Any other error ends the Pull, and later calls raise it again."""
+        """Returns the rows. Timeout: the text names the ranks that have not ended the previous
+        clock; call wait() again. Any other error ends the Pull, and later calls raise the error
+        again."""
         self._request.wait(timeout_ms)
         return self._rows
 

@@ -428,8 +428,8 @@ class NamedOperation(Operation):
 
     def _for_joined(self):
         """Returns the description with which ranks in join() begin the operation: (name, whether
-        the script gave the name, number of the words, text, recipe). Returns None if they cannot
-        begin the operation."""
+        the script gave the name, number of the words, text, recipe). Returns None if ranks in
+        join() cannot begin the operation."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
             return None

@@ -49,7 +49,7 @@ class Gate:
             prepared.wait()
         self.how.prepared = []
         for unit in self.units:
-            # an earlier attempt has failed after it had sent the other units
+            # an earlier attempt has sent the other units, and has failed then
             if unit.handle is None:
                 unit.send()
         self.is_sent = True
