@@ -300,7 +300,7 @@ GP_API uint32_t gp_job_workers(const gp_job *job);
 /* ---- tensors ---- */
 
 /* Update rule of a tensor: the lane turns the mean of the gradients into new parameters, in the
- * pass that sums them, by the formulas of PyTorch 1.13. SGD; the momentum of Polyak 1964, or of
+ * pass that sums them, by the formulas of PyTorch 1.13: SGD; momentum of Polyak 1964, or of
  * Nesterov as in Sutskever et al. 2013; Adam of Kingma and Ba 2015, whose weight decay is added to
  * the gradient; AdamW of Loshchilov and Hutter 2019, whose weight decay shrinks the parameters. The
  * lane stores two copies of parameters and moments: 8, 16 or 24 bytes an element. */

@@ -27,8 +27,8 @@
  * Tables: in a stage the members alone count. A clock ends when all members have ended it, and
  * GP_MEAN divides by their number. All members begin in the same clock, which is above every clock
  * of the stages before. A table with GP_INHERIT has the consistency of the stage. The settings of
- * the lowest member count. With GP_BSP the bits depend on the sequence of stages and their ranks
- * alone.
+ * the member with the lowest rank are used. With GP_BSP the bits depend on the sequence of stages
+ * and their ranks alone.
  *
  * Tensors: a push needs all ranks of the tensor as members, or the call returns -EPERM. Declare
  * tensors for the ranks of a stage (gp_tensor_spec.ranks).

@@ -70,7 +70,7 @@ struct step_deal {
     uint64_t epoch, cursor;
     uint64_t members[RANKS_WORDS]; /* members of the next step that is dealt */
     struct deal_runs returned;
-    struct deal_step steps[DEAL_PREFETCH_MAX + 2]; /* by number modulo prefetch + 2 */
+    struct deal_step steps[DEAL_PREFETCH_MAX + 2]; /* index: number modulo (prefetch + 2) */
 };
 
 /* Deals the first 1 + p steps to the founding members. -EINVAL: no samples, no batch, no epochs or

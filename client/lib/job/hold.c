@@ -74,8 +74,8 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
     return NULL;
 }
 
-/* Returns whether a tensor without a round may get its first one in the present iteration, which is
- * the first after a declare. Only a snapshot of updates waits for such tensors. */
+/* Returns whether a tensor may still get its first round in the present iteration, the first one
+ * after a declare. Only a snapshot of updates waits for such tensors. */
 static bool may_lack(const struct gp_job *job, uint32_t scope)
 {
     const struct iterations *its = &job->hold.scopes[scope];

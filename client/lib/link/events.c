@@ -29,8 +29,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the ended connection on the next one. `uses_ticket`: the worker may
- * use a ticket that the lane has sent (W7). */
+/* Repeats the announcements of the ended connection on the next connection. `uses_ticket`: the
+ * worker may use a ticket that the lane has sent (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;

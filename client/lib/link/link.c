@@ -265,8 +265,8 @@ static void try_later(struct link *l)
     link_request_ticket(l);
 }
 
-/* Makes the next attempt with a new ticket, because the old ticket may be used, or may be for a
- * lost aggregator. */
+/* Makes the next attempt with a new ticket, because the old ticket may be used already, or may be
+ * for a lost aggregator. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     enum client_transport transport = l->job->client->transport;

@@ -42,7 +42,7 @@ struct link {
     /* all slabs with a lower number are lent on this connection */
     uint32_t lent;
     struct record_settings settings; /* last settings that this connection has sent */
-    uint64_t stalled_ns; /* time of waits for the lane that no READY has reported yet (L24) */
+    uint64_t stalled_ns; /* time of waits for the lane, not yet reported with a READY (L24) */
     bool was_queried;    /* a query of stall.c was sent, and has no answer */
     bool is_hopeless;    /* `failure` is final: no other attempt is made */
     /* reason for the end of the link; code 0: this side closed the link, or the link is not

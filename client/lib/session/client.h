@@ -20,7 +20,7 @@ enum client_transport { TRANSPORT_AUTO, TRANSPORT_SHM, TRANSPORT_TCP };
 extern const char *const client_transports[]; /* names of the transports */
 
 struct gp_client {
-    unsigned generation; /* see generation.h */
+    unsigned generation; /* see process.h */
     struct endpoint endpoint;
     /* addresses of the endpoint, found by gp_connect() (L13) */
     struct endpoint_addresses addresses;

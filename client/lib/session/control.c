@@ -322,8 +322,8 @@ static int receive(struct control *c, envelope **ret_message)
     return error;
 }
 
-/* Ends holds and recordings, because a disconnected coordinator cannot end its hold or request
- * rounds. */
+/* Ends holds and recordings, because a disconnected coordinator can neither end its hold nor
+ * request rounds. */
 static void end_wishes(struct control *c)
 {
     pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));

@@ -44,7 +44,7 @@ struct snapshot {
     struct gp_tensor **tensors; /* tensors with update rules, sorted by name */
     size_t count;
     gp_tensor *agreement;
-    struct agreement *ours, *least; /* memory of the job, as is `state` */
+    struct agreement *ours, *least; /* in memory of the job, like `state` */
     void *state;                    /* state of one tensor; NULL: this rank has no file */
     uint32_t root;                  /* the rank with the file; known after the first agreement */
     uint64_t print;

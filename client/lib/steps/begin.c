@@ -155,7 +155,7 @@ static int begin_be_over(const struct beginning *b)
 
 /* Sends one more record than this rank's shares need. When this last record is complete, all ranks
  * have the previous record. If the rank left earlier, the other ranks might repeat the previous
- * record without this rank, and its last shares would return to the deal. */
+ * record without this rank, and the rank's last shares would return to the deal. */
 static int begin_send_last(const struct beginning *b, const struct deal_step *step)
 {
     int error = begin_send(b, step, false);

@@ -1,4 +1,4 @@
-/* Sets the weight and the deal of a job. The job frees them at its end. */
+/* Sets the weight and the deal of a job. Weight and deal are freed at the end of the job. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/job/tensor.h"

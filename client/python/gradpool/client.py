@@ -43,7 +43,7 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
 
 
 def default_timeout_ms(otherwise=DEFAULT_TIMEOUT_MS):
-    """Returns the time-out in milliseconds for the argument 0. `otherwise`: result without
+    """Returns the time-out in milliseconds that an argument of 0 means. `otherwise`: result without
     GRADPOOL_TIMEOUT_MS."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or otherwise)
 
@@ -329,7 +329,7 @@ class Job(Owned):
 
         parameters  destination of the new parameters; None: the gradient's memory
         settings    settings of this step, named as in torch.optim: lr, weight_decay, momentum,
-                    dampening, betas, eps. The settings of rank 0 count. Without settings,
+                    dampening, betas, eps. Those of rank 0 are used. Without settings,
                     an elastic job uses those of the tensor's last step"""
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
@@ -423,7 +423,7 @@ class Job(Owned):
             raise
 
     def _begins(self, round_, begin, is_last_try=False):
-        """Returns False for a tensor whose last round is open, unless the try is the last one."""
+        """Begins the round. False: a last round is open; the last try then raises an error."""
         with self._using() as job:
             self._rounds.raise_dropped()
             for tensor in round_.tensors:
@@ -555,7 +555,7 @@ class Job(Owned):
 
     def _known(self, tensor):
         """Returns the Tensor of this job for a Tensor or a name. Raises an error for a tensor of
-        another job and for an undeclared one, whose handle would crash the library (Y7)."""
+        another job and for an undeclared tensor, whose handle would crash the library (Y7)."""
         if not isinstance(tensor, Tensor):
             if tensor not in self._tensors:
                 raise mismatch(f"tensor '{tensor}' has not been declared in {self}; call "

@@ -276,8 +276,8 @@ class Feedback:
                 total /= numpy.float32(workers)
 
     def residual(self, name):
-        """Returns the residual of the tensor: values that no push has sent yet; None: there are
-        none."""
+        """Returns the residual of the tensor: values that no push has sent yet; None: there are no
+        such values."""
         return self._residuals.get(name)
 
     def state_dict(self):

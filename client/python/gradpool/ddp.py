@@ -238,9 +238,9 @@ class Attachment:
             raise self.failure
 
     def restore(self, path):
-        """Restores a snapshot (`job.snapshot(path)`): the lanes get its state, and the model its
-        parameters. A snapshot contains all models of the job. So every rank calls this method for
-        each model with an optimizer, before it trains."""
+        """Restores a snapshot (`job.snapshot(path)`): the lanes get the saved state, and the model
+        gets the saved parameters. A snapshot contains all models of the job. So every rank calls
+        this method for each model with an optimizer, before the training."""
         if not isinstance(self._way, Stepping):
             raise mismatch('restore() of a model whose script makes the steps: lanes have no state '
                            'of this model; torch.save() its parameters and its optimizer')

@@ -423,8 +423,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return Part(slot, lambda of: crossing.begin(lambda: begin(of, sent, landing)), crossing)
 
     def _slot(self, names, carrier, elements=None):
-        """Returns the Slot of a tensor as long as the carrier, or of `elements`. If the declaration
-        fails, the group fails, because other ranks have declared the tensor."""
+        """Returns the Slot of a tensor with the carrier's length, or with `elements` elements. If
+        the declaration fails, the group fails, because other ranks have declared the tensor."""
         return self._declared(lambda: names.slot(
             carrier.dtype, carrier.numel() if elements is None else elements))
 

@@ -1,8 +1,8 @@
 """torch.distributed.monitored_barrier(): a barrier whose error names the missing ranks.
 
 Every rank sends rank 0 a message. Rank 0 waits for all messages and then sends each present rank
-the list of missing ranks. If the list is not empty, all ranks raise an error. Its first words are
-those of gloo, because scripts may search for them."""
+the list of missing ranks. If the list is not empty, all ranks raise an error. The error begins with
+gloo's words, because scripts may search for these words."""
 import contextlib
 import datetime
 import errno

@@ -47,7 +47,8 @@ def batch_norm_of(model):
 
 def check_averaged(parameters, model, optimizer, advice):
     """Raises Mismatch if the model or the optimizer has a parameter that requires a gradient and is
-    not in `parameters` ({name: parameter}): each worker would train its own copy."""
+    not in `parameters` ({name: parameter}): each worker would train its own copy of this
+    parameter."""
     averaged = set(map(id, parameters.values()))
     named = [(f"'{name}'", one) for name, one in model.named_parameters()]
     named += [(f'parameter {i} in group {group} of the optimizer', one)

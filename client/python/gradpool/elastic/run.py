@@ -202,7 +202,7 @@ class Run:
 
     @property
     def stand_in(self):
-        """The indices of a step without a share."""
+        """The indices of a step in which this worker has no share."""
         return [0, 1 % self.samples]
 
     @property

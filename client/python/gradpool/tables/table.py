@@ -140,7 +140,7 @@ class Table:
 
     def set(self, lr, **settings):
         """Sets the settings of the updates from this clock on, named as in torch.optim. The
-        settings of the lowest rank count; settings of other ranks are only checked. Never waits.
+        settings of the lowest rank are used; settings of other ranks are only checked. Never waits.
 
           settings  weight_decay; eps with "adagrad", "adagrad-one" and "adam"; betas with "adam";
                     beta, l1 and l2 with "ftrl", which has no weight_decay. A missing value has the

@@ -61,7 +61,8 @@ class _Rounds:
                 self._open[name, text] = NamedOperation(sequence, call).start()
 
     def _learn(self, key):
-        """Adds an operation that this rank has begun for other ranks to the known operations."""
+        """Adds an operation to the known operations, after this rank has begun the operation for
+        other ranks."""
         sequence = self._asked.pop(key, None)
         if sequence is not None and key[1] in sequence.plans:
             self._plans[key] = sequence, sequence.plans[key[1]]
@@ -102,10 +103,9 @@ class _Rounds:
 
 def join(device=-1):
     """Waits until all ranks have called join(). Returns the rank with the most rounds; among equal
-    ranks, the highest. Until then this rank takes part in operations of other ranks with neutral
-    values. An Average still divides by the number of all ranks. Such operations are allreduce,
-    allgather and barrier, under known and new names. Any other operation raises an error that names
-    this rank.
+    ranks, the highest. Until then this rank takes part in allreduce, allgather and barrier of other
+    ranks, under known and new names, with neutral values. An Average still divides by the number of
+    all ranks. Any other operation raises an error that names this rank.
 
       device  ignored"""
     ranks = global_process_set.sequences()

@@ -104,7 +104,7 @@ class Single:
         self.brought = []       # descriptions of all ranks, if they disagree
 
     def leave(self, members):
-        """Removes members whose gradients are no longer sent, on all ranks."""
+        """Removes members whose gradients no rank sends any more."""
         self.members = [member for member in self.members if member not in members]
 
     def call(self, ranks):
@@ -240,7 +240,7 @@ class Pack:
         return self._told[1]
 
     def leave(self, members):
-        """Removes members whose gradients are no longer sent, on all ranks."""
+        """Removes members whose gradients no rank sends any more."""
         self.members = [member for member in self.members if member not in members]
         self._told = None
 

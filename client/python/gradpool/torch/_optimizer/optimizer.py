@@ -43,8 +43,8 @@ class _Distributed:
             key: value for key, value in self.__getstate__().items() if key not in _OURS}
 
     def synchronize(self):
-        """Waits for all gradients before the script changes them, for example by clipping. The
-        script then calls step() in a block of skip_synchronize()."""
+        """Waits for all gradients, so that the script can then change them, for example by
+        clipping. The script then calls step() in a block of skip_synchronize()."""
         self._gradients().synchronize(_parameters_of(self))
         self._is_synchronized = True
 
