@@ -166,8 +166,8 @@ GP_API void gp_disconnect(gp_client *client);
 /* Effect of a lost worker on its job: the job fails, or continues without that rank. */
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 
-/* Place of the copies of parameters and moments, from which the successor of a lost lane gets the
- * same bits: none; another aggregator; or the memory of a rank, 8 to 24 bytes an element. */
+/* Place of the copies of parameters and moments: none; another aggregator; or the memory of a rank,
+ * 8 to 24 bytes an element. A copy gives the successor of a lost lane the same bits. */
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 
 /* Backup workers: a round closes before its slowest ranks arrive, and their gradients are dropped.
@@ -226,11 +226,11 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  * the other ranks push each of its tensors once an iteration, the rank enters all these tensors
  * between the same two iterations. Otherwise the rank enters each tensor at its open round.
  *
- * Errors, after which this process is not in the job: -EINVAL a field of `spec`, or another
- * `backup` than that of the job; -EOPNOTSUPP a rule of `backup` that this version does not serve;
- * -EEXIST another process has this rank (the text names it); -EPROTO the job runs with another
- * spec, or does not accept this rank now; -ESTALE a former job of this name did not end within 8 s;
- * the errors of gp_connect(). */
+ * Errors, after which this process is not in the job: -EINVAL a wrong field of `spec`, or a
+ * `backup` that differs from the job's; -EOPNOTSUPP a rule of `backup` that this version does not
+ * serve; -EEXIST another process has this rank (the text names it); -EPROTO the job runs with
+ * another spec, or does not accept this rank now; -ESTALE a former job of this name did not end
+ * within 8 s; the errors of gp_connect(). */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 
 typedef struct gp_membership {
@@ -265,10 +265,10 @@ GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 
 /* Leaves the job: informs the lanes and the coordinator, closes all connections, frees the job with
  * its tensors and its gp_alloc() memory, except kept memory (gp_keep()). The call needs some
- * seconds at most, and waits for copies of other threads. Calls of other threads that wait in the
- * job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too, and
- * frees the request. A timeline is completed. Other ranks that push later get an error that names
- * this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. */
+ * seconds at most, and waits while other threads copy results. Calls of other threads that wait in
+ * the job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too,
+ * and frees the request. A timeline is completed. Other ranks that push later get an error that
+ * names this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. */
 GP_API void gp_job_leave(gp_job *job);
 
 /* Sets this rank's loss of the iteration whose gradients are pushed next. The value is sent with
@@ -531,7 +531,7 @@ GP_API int gp_barrier(gp_job *job, int timeout_ms);
 /* ---- parameters on the lanes ---- */
 
 /* Writes parameters, moments and step counts of all tensors with rules to the file `path`. The path
- * of the lowest rank present counts, and that rank writes the file. Every rank calls the function
+ * of the lowest present rank is used, and that rank writes the file. Every rank calls the function
  * between the same two iterations, with the same tensors declared, and no request of them open. The
  * file is replaced as a whole, or stays as it was. Each step waits for up to GRADPOOL_TIMEOUT_MS.
  *

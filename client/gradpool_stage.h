@@ -47,7 +47,7 @@ extern "C" {
 #define GP_IDLE UINT32_MAX /* gp_stage.place of an idle rank */
 #define GP_STAGE_NAME_BYTES_MAX 127
 
-/* Aim of the choice of the number of members, in a stage with `workers` 0. */
+/* Aim of the automatic choice of the number of members (`workers` 0). */
 enum gp_goal {
     GP_FASTEST = 0, /* the smallest time of a unit */
     GP_FRUGAL,      /* the smallest product of the time of a unit and the number of members */
@@ -92,10 +92,10 @@ typedef struct gp_stage {
     uint32_t is_trial;
 } gp_stage;
 
-/* Begins the next stage, when all ranks are in this call with the same `spec`. NULL: the stages are
- * over, and all ranks are members. The first call ends this rank's open clock if the clock has
- * pushes, and waits for all requests of this rank. The call also returns at once on an idle rank,
- * which continues with gp_stage_end(). After an error the call may be repeated.
+/* Begins the next stage, when all ranks are in this call with the same `spec`. `spec` NULL: the
+ * stages are over, and all ranks are members. The first call ends this rank's open clock if the
+ * clock has pushes, and waits for all requests of this rank. The call also returns at once on an
+ * idle rank, which continues with gp_stage_end(). After an error the call may be repeated.
  *
  * An automatic stage (`workers` 0) tries 1, 2, 4, ... members for 12 steps each, and then runs with
  * the best number. The choice holds for later stages of this name, until their time of a unit

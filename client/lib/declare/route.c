@@ -23,8 +23,8 @@ static bool route_has_blocks(const struct gp_tensor *t, const struct push *push)
            (push->gradient_bytes > t->bytes || push->result_bytes > t->bytes);
 }
 
-/* Fails an open round with one block for each rank, because such a round cannot continue with other
- * ranks. */
+/* Fails an open round whose operation has one block for each rank, because such a round cannot
+ * continue with other ranks. */
 static void route_break_blocks(struct gp_tensor *t)
 {
     bool is_cut = (t->without_commit > 0 && route_has_blocks(t, &t->open)) ||
@@ -206,10 +206,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->fence = route_fence(p, former, is_released);
 }
 
-/* Decides whether the old link is closed. A lane that the coordinator has lost may still run, and
- * write to memory. So the connection and the registration of this worker's memory end before the
- * successor gets a READY. The other pieces of the lost lane get new owners by separate route
- * changes. */
+/* Decides whether the old link is closed. A lane that counts as lost may still run, and write to
+ * memory. So the connection and the registration of this worker's memory end before the successor
+ * gets a READY. The other pieces of the lost lane get new owners by separate route changes. */
 static void route_settle(struct piece *p)
 {
     if (!p->owes_standing)

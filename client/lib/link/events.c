@@ -20,7 +20,7 @@ void link_opened(struct link *l)
     link_flush(l);
 }
 
-/* Announces the pieces that waited for the end of this connection to their new owners (W5). */
+/* Announces to their new owners the pieces that waited for the end of this connection (W5). */
 static void lift_fences(struct link *l)
 {
     for_each_piece_in (p, l->job)

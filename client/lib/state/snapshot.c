@@ -31,8 +31,8 @@ struct agreement {
         /* print: hash of the declared tensors. All ranks have the same hash if the minimum of
          * `print` and the minimum of `negative_print` differ in the sign alone. */
         negative_print;
-    /* negative number of updates, so that the minimum gives the largest number of updates, because
-     * a late worker has counted fewer updates */
+    /* negative number of updates: the minimum over the ranks gives the largest number, because a
+     * late worker has counted fewer updates */
     int64_t negative_steps;
     int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
     int64_t rank;                /* the lowest rank has the file */

@@ -178,10 +178,10 @@ static int begin_end_last(const struct beginning *b)
     return BEGIN_GOES_ON;
 }
 
-/* Makes the only round of `end`. The lanes store the number of this round, from which a worker that
- * enters after all other ranks have left learns that the training was finished. The wait is short,
- * because a worker in the middle of its entry does not push `end`. Without this round the late
- * worker gets -EOWNERDEAD. */
+/* Makes the only round of `end`. The lanes store the number of this round. By this number, a worker
+ * that enters after all other ranks have left detects that the training was finished. The wait is
+ * short, because a worker in the middle of its entry does not push `end`. Without this round the
+ * late worker gets -EOWNERDEAD. */
 static int begin_mark_end(const struct beginning *b)
 {
     struct job_steps *s = b->steps;

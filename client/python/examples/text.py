@@ -86,8 +86,8 @@ def mean_of_ranks(value):
 
 
 def train(model, options, parts):
-    """Trains with Adam. The rate rises at first and falls to the end. Prints the mean loss of all
-    ranks."""
+    """Trains with Adam. The rate first rises, and then falls until the end. Prints the mean loss of
+    all ranks."""
     optimizer = torch.optim.AdamW(model.parameters(), options.lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.lr, options.steps)
     total, count = 0.0, 0

@@ -111,7 +111,7 @@ class _Sparse(Codec):
 
 
 def _largest(sizes, count):
-    """Returns the places of the `count` largest values; NaN counts as larger than all. A sample
+    """Returns the places of the `count` largest values; NaN counts as the largest value. A sample
     gives a bound below the largest values. Only values above the bound are compared exactly, which
     needs a seventh of the time."""
     sample = sizes[::_SAMPLE_STEP]

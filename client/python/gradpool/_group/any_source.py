@@ -51,8 +51,9 @@ class Mailbox:
 
 
 class Claim(Operation):
-    """A receive from one of `sources`. The completion thread completes it. `unload`(message) copies
-    the message to its destination; `crossing` moves the message to the device."""
+    """A receive from one of `sources`. The completion thread completes the receive.
+    `unload`(message) copies the message to its destination; `crossing` moves the message to the
+    device."""
 
     def __init__(self, group, what, mailbox, sources, result, crossing, unload):
         super().__init__(group, what, (), result)

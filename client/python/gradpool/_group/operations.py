@@ -30,8 +30,8 @@ from .._tensors.lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ..errors import error_of, GradpoolError, mismatch, overdue, Timeout
 from . import halves, unattended
 
-# Maximum number of tensors that a sequence of operations keeps declared, and of their bytes. Each
-# tensor has staging memory.
+# Maximum number, and maximum bytes, of the tensors that a sequence of operations keeps declared.
+# Each tensor has staging memory.
 NAMES_MAX = 256
 BYTES_MAX = 512 << 20
 # The completion thread waits this much longer than the operation's deadline.

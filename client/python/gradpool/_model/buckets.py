@@ -78,7 +78,8 @@ def _offsets(bucket):
 
 
 def pieces_of(bucket, flat):
-    """Returns the gradients of a bucket whose values are in `flat`, in any memory."""
+    """Returns the gradients of a bucket as parts of `flat`, which holds its values in any
+    memory."""
     size = bucket.buffer().element_size()
     return [flat[offset // size:][:gradient.numel()].view(gradient.shape)
             for offset, gradient in zip(_offsets(bucket), bucket.gradients())]

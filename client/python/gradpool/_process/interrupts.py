@@ -21,7 +21,7 @@ _of_torch = torch.autograd.backward
 
 
 def put_off(function):
-    """Decorates a function that the C++ code of torch's engine calls, and whose exceptions this
+    """Decorates a function that the C++ code of torch's engine calls, and whose exceptions the C++
     code replaces."""
     _codes.add(function.__code__)
     return function

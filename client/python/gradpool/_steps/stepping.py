@@ -117,8 +117,8 @@ class Stepping:
                            'model: give them another optimizer, or attach without the optimizer')
 
     def declare(self, job, prefix, wire):
-        """Declares the parameters. All ranks and the lanes receive the parameters of rank 0, and
-        the lanes its moments, if rank 0 has any."""
+        """Declares the parameters. All ranks and the lanes receive the parameters of rank 0. The
+        lanes also receive rank 0's moments, if there are any."""
         for rule in dict.fromkeys(self._rules):
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
@@ -147,7 +147,7 @@ class Stepping:
         crossing.land(lambda: None)
 
     def restore(self, job, path):
-        """Restores a snapshot: lanes receive its state, and the model its parameters."""
+        """Restores a snapshot: lanes receive its state, and the model receives its parameters."""
         values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
@@ -249,7 +249,7 @@ class Stepping:
         self._written.forget()
 
     def _take_changes(self, bucket):
-        """Sends parameters and moments that the script has changed to the lanes."""
+        """Sends to the lanes the parameters and moments that the script has changed."""
         self._kept.take_over(bucket.parameters())
 
     def _check_trainable(self):

@@ -113,8 +113,8 @@ def unload(carrier, tensor, is_moved):
 
 
 def is_lendable(tensor):
-    """Returns whether the tensor's values may be in memory of a job: the tensor is long, and the
-    only one of its storage."""
+    """Returns whether the tensor's values may be in memory of a job: the tensor is long,
+    is no view, and fills its storage."""
     size = tensor.numel() * tensor.element_size()
     return (size > _SHORT_BYTES and tensor.is_cpu and tensor.layout is torch.strided
             and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None

@@ -163,7 +163,7 @@ class Run:
                 callback(workers)
 
     def epochs(self):
-        """Yields the number of each epoch; a late worker begins in the open one. The script loops
+        """Yields the number of each epoch; a late worker begins in the open epoch. The script loops
         over all steps of the epoch. If a late worker gets the state after the last step of an
         epoch, the worker first gets this epoch without steps: the giver's script had not finished
         its loop body when the state was copied."""

@@ -44,8 +44,8 @@ class _Rounds:
         return self._plans[key][1].rounds + is_queued
 
     def go_on(self, until=None):
-        """Begins a round of each operation without an open round, except operations that have
-        `until` rounds."""
+        """Begins a round of each operation that has no open round, except operations with `until`
+        rounds."""
         for key in self._free():
             sequence, plan = self._plans[key]
             if until is None or plan.rounds < until.get(key, 0):

@@ -126,9 +126,9 @@ class Sequence:
     # ---- order of operations ----
 
     def admit(self, operation):
-        """Called with the lock held. Begins the operation, or queues it. An operation that sends
-        words or may declare tensors must end before later operations begin, so that all ranks have
-        the same agreements at each start."""
+        """Called with the lock held. Begins the operation, or puts it into the queue. An operation
+        that sends words or may declare tensors must end before later operations begin, so that all
+        ranks have the same agreements at each start."""
         if self._holder is None:
             self._begin(operation)
         else:

@@ -191,7 +191,7 @@ def _named(optimizer, named_parameters):
 
 def _factors(op, predivide):
     """Returns (op, (before, after)). Values are divided by gradient_predivide_factor before the
-    sum. The sum is then divided by the number of ranks divided by this factor."""
+    sum. The sum is then divided by the quotient of the number of ranks and this factor."""
     if predivide == 1.0:
         return op, (1.0, 1.0)
     if op is not ReduceOp.Average:
