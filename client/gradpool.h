@@ -68,7 +68,7 @@ enum gp_dtype { GP_F32 = 1, GP_F64 = 2, GP_F16 = 3, GP_BF16 = 4, GP_I32 = 5, GP_
  *                      gradient   result
  *   GP_SUM .. PRODUCT  E          E        the same on every rank
  *   GP_GATHER          E          W x E    block i is rank i's gradient; result NULL: not wanted
- *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r's gradient: block r of rank i's result
+ *   GP_ALL_TO_ALL      W x E      W x E    block i of rank r becomes block r of rank i
  *   GP_REDUCE_SCATTER  W x E      E        rank i gets the sum of all blocks i
  *
  * A block has E elements. Blocks are in ascending order of ranks: for a set of ranks, block i
@@ -92,8 +92,7 @@ enum gp_operation {
  *
  *   GP_ALL     every rank of the set: the same bits in every run
  *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). A later rank gets the newest
- *              result, without its own gradient. Its next push belongs to the round after this
- *              result
+ *              result, which lacks its gradient; its next push is for the round after this result
  *   GP_CHOSEN  the ranks that were first in the same round of the job's GP_LEADS tensor. All
  *              GP_CHOSEN tensors of the job use this set. In each iteration every rank pushes each
  *              GP_CHOSEN tensor once, and then the GP_LEADS tensor
@@ -105,9 +104,9 @@ enum gp_operation {
  * A long tensor is cut into pieces. Except with GP_CHOSEN, the ranks of a round may differ from
  * piece to piece. */
 enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY = 4 };
-/* For one GP_FIRST tensor of a job: its rounds decide the ranks of the GP_CHOSEN tensors. Declare
- * does not check that a job has this tensor: without it no GP_CHOSEN round ends, and gp_wait()
- * returns -ETIMEDOUT. */
+/* For one GP_FIRST tensor of a job: its rounds decide the ranks of the GP_CHOSEN tensors. A declare
+ * does not check that the job has a GP_LEADS tensor. Without a GP_LEADS tensor no GP_CHOSEN round
+ * ends, and gp_wait() returns -ETIMEDOUT. */
 #define GP_LEADS 1u
 #define GP_MEASURES 2u /* `gradpool jobs --json` shows the squares of gradients and result */
 
@@ -167,8 +166,8 @@ GP_API void gp_disconnect(gp_client *client);
 /* Effect of a lost worker on its job: the job fails, or continues without that rank. */
 enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 
-/* Place of the copies of parameters and moments, from which the successor of a lost lane gets the
- * same bits: none; another aggregator; or the memory of a rank, 8 to 24 bytes an element. */
+/* Place of the copies of parameters and moments: none; another aggregator; or the memory of a rank,
+ * 8 to 24 bytes an element. A copy gives the successor of a lost lane the same bits. */
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 
 /* Backup workers: a round closes before its slowest ranks arrive, and their gradients are dropped.
@@ -177,19 +176,19 @@ enum gp_backup_rule {
     GP_BACKUP_ALL = 0, /* every round waits for all ranks */
     GP_BACKUP_STATIC,  /* the round closes at its k-th gradient */
     GP_BACKUP_AUTO,    /* closes at the best progress per time, decided at each gradient */
-    GP_BACKUP_DBW,     /* closes at the k of the best progress per time, chosen before the round */
-    GP_BACKUP_BLIND,   /* closes at the k of the most gradients per time, chosen before the round */
+    GP_BACKUP_DBW,     /* closes at a k chosen before each round for the best progress per time */
+    GP_BACKUP_BLIND,   /* closes at a k chosen before each round for the most gradients per time */
     GP_BACKUP_ADASYNC, /* k grows as the loss falls */
 };
-enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd value: rate x k/workers */
+enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd: rate times k / workers */
 
 /* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
 typedef struct gp_backup_spec {
     enum gp_backup_rule rule;
     uint32_t k;         /* STATIC: gradients of a round; ADASYNC: of the first round; others: 0 */
     uint32_t least;     /* minimum of gradients of a round, at most `workers`; 0 means 2 */
-    uint32_t absence;   /* misses after which rounds wait for a rank; 0: 64; UINT32_MAX: never */
-    uint32_t lag;       /* without rules: rounds that a rank may be behind, up to 16; 0: 4 */
+    uint32_t absence;   /* missed rounds until rounds wait for a rank; 0: 64; UINT32_MAX: never */
+    uint32_t lag;       /* without update rules: rounds a rank may be behind, up to 16; 0: 4 */
     uint32_t gradients; /* maximum of gradients of one rank in a round, 1 to 7; 0 means 1 */
     enum gp_backup_rate rate;
 } gp_backup_spec;
@@ -207,13 +206,13 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup; /* so far with gradients 1, GP_RATE_FIXED, GP_FAIL, no copies */
+    gp_backup_spec backup; /* requires `gradients` 0 or 1, GP_RATE_FIXED, GP_FAIL, no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
  * workers_max from GRADPOOL_WORKERS_MAX, and sets all other fields to 0. The first pair that is set
  * counts: GRADPOOL_RANK/_SIZE, then those of torchrun, horovodrun, Open MPI and others (table in
- * client/README.md). `name` is GRADPOOL_JOB, or NULL; it points into the environment.
+ * client/README.md). `name` points to the value of GRADPOOL_JOB in the environment, or is NULL.
  * Errors: -ENOENT no pair is set; -EINVAL a value is not a number, one variable of a pair is
  * missing, rank >= size without a larger workers_max, or the size is 1 although a variable of
  * another launcher shows several processes. */
@@ -224,14 +223,14 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  * and for the end of a former job of the same name.
  *
  * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. If
- * the other ranks push each of its tensors once an iteration, the rank enters all of them between
- * the same two iterations. Otherwise the rank enters each tensor at that tensor's open round.
+ * the other ranks push each of its tensors once an iteration, the rank enters all these tensors
+ * between the same two iterations. Otherwise the rank enters each tensor at its open round.
  *
- * Errors, after which this process is not in the job: -EINVAL a field of `spec`, or another
- * `backup` than that of the job; -EOPNOTSUPP a rule of `backup` that this version does not serve;
- * -EEXIST another process has this rank (the text names it); -EPROTO the job runs with another
- * spec, or does not accept this rank now; -ESTALE a former job of this name did not end within 8 s;
- * the errors of gp_connect(). */
+ * Errors, after which this process is not in the job: -EINVAL a wrong field of `spec`, or a
+ * `backup` that differs from the job's; -EOPNOTSUPP a rule of `backup` that this version does not
+ * serve; -EEXIST another process has this rank (the text names it); -EPROTO the job runs with
+ * another spec, or does not accept this rank now; -ESTALE a former job of this name did not end
+ * within 8 s; the errors of gp_connect(). */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 
 typedef struct gp_membership {
@@ -249,8 +248,8 @@ GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
 
 /* Changes the number of workers of an elastic job. Afterwards the job consists of the ranks 0 to
  * workers-1: missing ranks have to join, and ranks from `workers` on have to leave. `workers`: 1 to
- * workers_max. The call waits until the ranks have joined and left, and the lanes make rounds of
- * this rank's tensors with them. Means are over the present ranks, in rank order.
+ * workers_max. The call waits until the ranks have joined and left, and until this rank's tensors
+ * have rounds of the new ranks. Means are over the present ranks, in rank order.
  *
  * After a loss the survivors continue without a call. A new job waits for all of its ranks: if the
  * highest ranks never join, a resize to the number of the other ranks starts the job without them.
@@ -266,10 +265,10 @@ GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 
 /* Leaves the job: informs the lanes and the coordinator, closes all connections, frees the job with
  * its tensors and its gp_alloc() memory, except kept memory (gp_keep()). The call needs some
- * seconds at most, and waits for copies of other threads. Calls of other threads that wait in the
- * job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too, and
- * frees the request. A timeline is completed. Other ranks that push later get an error that names
- * this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. */
+ * seconds at most, and waits while other threads copy results. Calls of other threads that wait in
+ * the job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too,
+ * and frees the request. A timeline is completed. Other ranks that push later get an error that
+ * names this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. */
 GP_API void gp_job_leave(gp_job *job);
 
 /* Sets this rank's loss of the iteration whose gradients are pushed next. The value is sent with
@@ -280,10 +279,10 @@ GP_API int gp_job_tell_loss(gp_job *job, float loss);
 /* Records a timeline of all workers and lanes of the job, round by round, in the file `path`, for
  * trace viewers. The recording ends with gp_job_timeline_stop() or gp_job_leave(), or after an
  * hour. The file can be read at any time; a thread of the library writes it. The call waits for up
- * to connect_timeout_ms for a connection, then 5 s for the coordinator's answer.
- * Errors, after which nothing is recorded and a new file is removed: those of open(2) and
- * gp_connect(); -EBUSY this rank or another one records the job already; -EAGAIN too many
- * timelines, or none possible now; -ETIMEDOUT no answer. */
+ * to connect_timeout_ms for a connection, then 5 s for the coordinator's answer. Errors, after
+ * which nothing is recorded and a new file is removed: those of open(2) and gp_connect(); -EBUSY
+ * this rank or another one records the job already; -EAGAIN too many timelines, or a timeline is
+ * not possible now; -ETIMEDOUT no answer. */
 GP_API int gp_job_timeline_start(gp_job *job, const char *path);
 
 /* Ends the recording of this rank and closes the file. Returns 0 if there is no recording. Waits
@@ -301,9 +300,9 @@ GP_API uint32_t gp_job_workers(const gp_job *job);
 /* ---- tensors ---- */
 
 /* Update rule of a tensor: the lane turns the mean of the gradients into new parameters, in the
- * pass that sums them, by the formulas of PyTorch 1.13. SGD; with momentum by Polyak 1964, or by
- * Nesterov as in Sutskever et al. 2013; Adam by Kingma and Ba 2015, whose weight decay is added to
- * the gradient; AdamW by Loshchilov and Hutter 2019, whose weight decay shrinks the parameters. The
+ * pass that sums them, by the formulas of PyTorch 1.13: SGD; momentum of Polyak 1964, or of
+ * Nesterov as in Sutskever et al. 2013; Adam of Kingma and Ba 2015, whose weight decay is added to
+ * the gradient; AdamW of Loshchilov and Hutter 2019, whose weight decay shrinks the parameters. The
  * lane stores two copies of parameters and moments: 8, 16 or 24 bytes an element. */
 enum gp_rule { GP_NO_RULE = 0, GP_SGD, GP_MOMENTUM, GP_NESTEROV, GP_ADAM, GP_ADAMW };
 
@@ -316,15 +315,15 @@ typedef struct gp_settings {
 } gp_settings;
 
 /* Declaration of a tensor, the same on every rank of its set. The fields from `ranks` on may be 0:
- * a tensor of all ranks, all of which take part in every round. */
+ * then all ranks of the job take part in every round. */
 typedef struct gp_tensor_spec {
     /* 1..255 bytes of UTF-8, not beginning with "gradpool."; ranks match tensors by name, in any
      * order */
     const char *name;
     enum gp_dtype dtype; /* of gradients and results in the caller's memory */
     uint64_t elements;   /* at most 1 TiB; 0: the rounds of the tensor only synchronise ranks */
-    /* Set of ranks, in any order, with this rank; a rank named twice counts once. NULL: all ranks
-     * of the job. */
+    /* Set of ranks in any order, including this rank; a rank named twice counts once. NULL: all
+     * ranks of the job. */
     const uint32_t *ranks;
     uint32_t ranks_count;  /* length of `ranks` */
     enum gp_quorum quorum; /* ranks that make a round */
@@ -372,11 +371,10 @@ GP_API int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype,
                              gp_tensor **ret_tensor);
 
 /* Removes a tensor on this rank and frees the handle. The service drops the tensor when the last
- * rank has undeclared it. The call waits for up to a second for the end of the last round, then for
- * the coordinator for up to connect_timeout_ms.
- * Errors, after which the handle stays valid: -EBUSY a request of the tensor is open (gp_wait() has
- * not ended it), or its last round is not over on all ranks; -ETIMEDOUT the coordinator did not
- * answer; the coordinator's refusal. */
+ * rank has undeclared it. The call waits up to a second for the end of the last round, then up to
+ * connect_timeout_ms for the coordinator. Errors, after which the handle stays valid: -EBUSY a
+ * request of the tensor is open (gp_wait() has not ended it), or the tensor's last round is not
+ * over on all ranks; -ETIMEDOUT the coordinator did not answer; the coordinator's refusal. */
 GP_API int gp_tensor_undeclare(gp_tensor *tensor);
 
 /* Returns the tensor's name, which is valid as long as the handle; "" for NULL. */
@@ -394,10 +392,10 @@ GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
  * of this worker in the job, or the host has no room; -EMFILE no descriptor is left. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 
-/* Makes memory of gp_alloc() outlast the job: gp_job_leave() leaves it mapped, and the caller then
- * frees it with munmap(memory, length). `length` is `bytes` of gp_alloc() rounded up to whole
- * pages, one page at least. `memory` is the pointer that gp_alloc() returned. A second call does
- * nothing. -ENOENT: not an allocation of this job. */
+/* Makes memory of gp_alloc() outlast the job: gp_job_leave() does not unmap the memory, and the
+ * caller then frees it with munmap(memory, length). `length` is `bytes` of gp_alloc() rounded up to
+ * whole pages, one page at least. `memory` is the pointer that gp_alloc() returned. A second call
+ * does nothing. -ENOENT: not an allocation of this job. */
 GP_API int gp_keep(gp_job *job, void *memory);
 
 /* Frees memory of gp_alloc(), which no open request may use. NULL is fine; other pointers, and
@@ -409,8 +407,8 @@ GP_API void gp_free(gp_job *job, void *memory);
 /* One tensor of a group, and its memory. Lengths are those of the table of gp_operation, in
  * elements of gp_tensor_spec.dtype. Lanes may use `gradient` and `result` until gp_wait() has
  * returned 0 or any error except -ETIMEDOUT. Until then the caller does not write to `gradient` and
- * does not read `result`. A NULL in place of needed memory is -EINVAL. Both may be NULL for a
- * tensor without elements, and `result` for GP_GATHER on a rank that does not want the result. */
+ * does not read `result`. A NULL in place of needed memory is -EINVAL. `gradient` and `result`
+ * may be NULL for a tensor without elements, and `result` for GP_GATHER if it is not wanted. */
 typedef struct gp_item {
     gp_tensor *tensor;
     const void *gradient; /* input */
@@ -422,10 +420,10 @@ typedef struct gp_item {
  * `*ret_request` is to be ended with gp_wait().
  *
  * Errors, after which no round was started: -EINVAL an argument, an operation that is not defined
- * for the dtype, or a tensor with a rule; -EBUSY the tensor's last request is still open: no
- * gp_wait() has ended it, or gp_wait() returned -ETIMEDOUT; -EOPNOTSUPP an operation with blocks on
- * all ranks of an elastic job: declare the tensor for a set of ranks; -ENOSPC, -EMFILE no memory
- * for copies; the error of a failed tensor or job. */
+ * for the dtype, or a tensor with a rule; -EBUSY the tensor's last request is still open: gp_wait()
+ * was not called, or returned -ETIMEDOUT; -EOPNOTSUPP an operation with blocks, for a tensor of all
+ * ranks of an elastic job: declare the tensor for a set of ranks; -ENOSPC, -EMFILE no memory for
+ * copies; the error of a failed tensor or job. */
 GP_API int gp_push_pull(gp_tensor *tensor, const void *gradient, void *result,
                         enum gp_operation operation, gp_request **ret_request);
 
@@ -447,8 +445,8 @@ GP_API int gp_broadcast(gp_tensor *tensor, void *values, uint32_t root, gp_reque
 /* Starts one update of a tensor with a rule: `gradient` (E elements) is the input, `parameters` (E
  * elements, may be the same memory) gets the new parameters of all ranks. Before the first update a
  * gp_broadcast() or a restore sets the parameters. The lanes use the `settings` of the lowest rank
- * in the set; the other ranks may pass NULL. `settings` is copied. In an elastic job a lowest
- * rank that passes NULL uses the settings of the tensor's last update.
+ * in the set; the other ranks may pass NULL. `settings` is copied. If the lowest rank of an elastic
+ * job passes NULL, the settings of the tensor's last update are used.
  *
  * Errors of gp_push_pull(), and: -EINVAL no rule, or an invalid setting (the text names it);
  * -ENODATA no parameters were set yet. gp_wait() returns -EOWNERDEAD if the lane died with the
@@ -468,25 +466,27 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 typedef struct gp_round {
     uint64_t number;      /* newest round of the job whose parameters this rank has */
     uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of; /* gradients of `counted` (0: unknown) of `of` ranks are in the mean */
+    uint32_t counted, of; /* the mean has gradients of `counted` ranks (0: unknown), out of `of` */
 } gp_round;
 
-/* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
- * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
- * closed and its results have landed. An earlier gp_wait() returns -EDEADLK. Returns 0: the
- * gradient counts; 1: it was dropped. Parameters are those of this or a later round, sums those of
- * this round; both are equal on all ranks with that round. For `loss` see gp_job_tell_loss(); NULL
- * for `ret_round` is fine. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
+/* Ends this rank's round in a job with backup workers. Before the call this rank pushes each tensor
+ * once: by gp_update() with `settings` on every rank, or, in a job without rules, by a reduction.
+ * Waits until the round is closed and its results have landed; an earlier gp_wait() gets -EDEADLK.
+ * Returns 0: the gradient counts; 1: the gradient was dropped. With rules the results are the
+ * parameters of this or a later round; without rules they are the sums of this round. The results
+ * of a round are the same on every rank that gets them. `loss`: see gp_job_tell_loss(). `ret_round`
+ * may be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
-/* Fetches the sums of the next round that closed without this rank, into the results of its last
- * push, whose gp_wait() has returned. Call the function after each gp_round_end() until it returns
- * 0, before the next push or declaration. 1: the sums have landed; 0: no sums are missing. Rounds
- * wait for a rank `lag` behind. Errors of gp_round_end(); -EBUSY open request or second thread. */
+/* In a job without rules, fetches the sums of the next round that closed without this rank. The
+ * sums are written to the results of this rank's last push, whose gp_wait() has returned. After
+ * each gp_round_end(), call the function until it returns 0, before the next push or declaration.
+ * Returns 1: the sums have landed; 0: no sums are missing. Rounds wait for a rank that is `lag`
+ * rounds behind. Errors of gp_round_end(); -EBUSY a request is open, or a second thread calls. */
 GP_API int gp_round_next(gp_job *job, int timeout_ms);
 
-/* Returns the newest round that closed without this rank, 0 if none is known: the gradient that the
- * rank is computing for that round will be dropped. Any thread may call; the call never waits. */
+/* Returns the newest round that closed without this rank; 0: none is known. A gradient that is
+ * computed for that round will be dropped. Any thread may call; the call never waits. */
 GP_API uint64_t gp_job_passed(gp_job *job);
 
 /* Starts a round between the two ranks of a set, or of a job of two workers: `values` (E elements)
@@ -531,8 +531,8 @@ GP_API int gp_barrier(gp_job *job, int timeout_ms);
 /* ---- parameters on the lanes ---- */
 
 /* Writes parameters, moments and step counts of all tensors with rules to the file `path`. The path
- * of the lowest rank present counts, and that rank writes the file. Every rank calls the function
- * between the same two iterations, with the same tensors declared and no open request on them. The
+ * of the lowest present rank is used, and that rank writes the file. Every rank calls the function
+ * between the same two iterations, with the same tensors declared, and no request of them open. The
  * file is replaced as a whole, or stays as it was. Each step waits for up to GRADPOOL_TIMEOUT_MS.
  *
  * Errors, the same on all ranks except -ETIMEDOUT: -EINVAL no tensor has a rule, ranks have
@@ -544,12 +544,12 @@ GP_API int gp_job_snapshot(gp_job *job, const char *path);
 
 /* Restores a snapshot with the same bits, in place of broadcasts, in a job with the same tensors.
  * Called in the same way as gp_job_snapshot(). `items` names tensors whose parameters this rank
- * wants: each item.result gets E elements, or is NULL: not wanted; gradients are ignored. If a
+ * wants: each item.result gets E elements, or is NULL (not wanted); item.gradient is ignored. If a
  * tensor is named twice, its first item counts. With `count` 0 this rank wants no parameters.
  *
- * Errors of gp_job_snapshot(), and, with nothing restored: errors of open(2) and of reading;
- * -EBADMSG not a snapshot, or a damaged one; -EPROTO a snapshot of another version; -EINVAL other
- * names, sizes or rules. After an error of a round some tensors may be restored. */
+ * Errors of gp_job_snapshot(), and errors after which nothing is restored: those of open(2) and
+ * reading; -EBADMSG not a snapshot, or a damaged one; -EPROTO a snapshot of another version;
+ * -EINVAL other names, sizes or rules. After an error of a round some tensors may be restored. */
 GP_API int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t count);
 
 /* State of a tensor with a rule: first the parameters, then the moments of the rule (GP_MOMENTUM,
@@ -561,15 +561,15 @@ typedef struct gp_state {
     uint64_t steps; /* set by the call: updates since the parameters were set or restored */
 } gp_state;
 
-/* Reads the states of `count` tensors for this rank alone, through the coordinator. Called between
- * two iterations of this rank, which has waited for all requests of the tensors and starts no
- * further one until the call returns. Rounds of the job wait meanwhile. The call waits for up to
- * connect_timeout_ms for a connection, 90 s until it may read, and 20 s for each further answer. A
- * job whose rounds have waited for 20 s continues, and the call fails.
+/* Reads the states of `count` tensors for this rank alone, through the coordinator. Call the
+ * function between two iterations: gp_wait() has ended all requests of the tensors, and no further
+ * request begins before the return. Rounds of the job wait meanwhile. The call waits up to
+ * connect_timeout_ms for a connection, up to 90 s for the begin of the read, and up to 20 s for
+ * each further answer. If rounds have waited for 20 s, the job continues and the call fails.
  *
  * Errors, after which `arrays` and `steps` are undefined and the job continues: -EINVAL a tensor
- * without a rule, or named twice; -EBUSY another thread reads, or the job is being left; -EAGAIN
- * the coordinator is busy with the job: try again later; -ENODATA a tensor of the job has no
+ * without a rule, or named twice; -EBUSY another thread reads, or leaves the job; -EAGAIN the
+ * coordinator is busy with the job: try again later; -ENODATA a tensor of the job has no
  * parameters; -EOPNOTSUPP a tensor has a set of ranks; -ETIMEDOUT no answer in time; -ECANCELED the
  * job was left; the errors of gp_connect(). */
 GP_API int gp_job_read(gp_job *job, gp_state *states, size_t count);
@@ -582,11 +582,11 @@ GP_API int gp_save(gp_tensor *tensor, float *arrays, gp_request **ret_request);
 
 #define GP_SAME_STEPS UINT64_MAX
 /* Starts a round of all ranks that sets the state of a tensor with a rule to `arrays` of rank
- * `root` (as in gp_state; NULL on other ranks), after `steps` updates, the same number on every
- * rank. GP_SAME_STEPS keeps the present count. A root that joined late does not know this
- * count, and gets -EINVAL. `parameters`: on other ranks than the root, E floats that get the
- * parameters; NULL: not wanted. Memory is lent until gp_wait() has returned. Errors of
- * gp_push_pull(); -EINVAL also without a rule, or if `root` is not in the set. */
+ * `root` (as in gp_state; NULL on other ranks), and the count of updates to `steps`, the same on
+ * every rank. GP_SAME_STEPS keeps the present count; a root that joined late does not know this
+ * count, and gets -EINVAL. `parameters`: E floats that get the parameters on ranks other than the
+ * root; NULL: not wanted. Memory is lent until gp_wait() has returned. Errors of gp_push_pull();
+ * -EINVAL also without a rule, or if `root` is not in the set. */
 GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters, uint32_t root,
                       uint64_t steps, gp_request **ret_request);
 

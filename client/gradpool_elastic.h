@@ -37,7 +37,7 @@ extern "C" {
 #define GP_WEIGHT_MAX 4194304 /* largest weight of a gradient, and largest batch of a deal */
 
 /* Sets the weight of this rank's gradients, such as the number of their samples, for GP_MEAN and
- * for updates that are pushed from now on. At first 1 on every rank. The mean of a round is
+ * for updates that are pushed from now on. The weight is 1 at first. The mean of a round is
  *
  *   ((w0 g0 + w1 g1) + w2 g2 + ...) / (w0 + w1 + w2 + ...)
  *
@@ -63,8 +63,9 @@ typedef struct gp_deal {
      * more samples. 0: `batch` applies */
     uint32_t batch_per_worker;
     /* smallest share that is not empty, at most the batch and `samples`; 0 means 1. The value 2
-     * prevents statistics of batch norm over a single sample. Small steps then have fewer shares. A
-     * smaller rest of an epoch is part of the step before, whose `batch` grows */
+     * prevents statistics of batch norm over a single sample. A step with few samples has fewer
+     * shares. If the rest of an epoch has fewer samples than this, the step before contains the
+     * rest, so its `batch` is larger */
     uint32_t share_least;
 } gp_deal;
 
@@ -72,7 +73,8 @@ typedef struct gp_deal {
  * gp_tensors_declare() does. In each step every rank pushes the same tensors equally often. Declare
  * all tensors here: then a late worker enters all of them at the same step. A late worker connects
  * to its lanes here and enters with its first gp_step_begin(), push or gp_job_resize(): until then
- * the other ranks continue without waiting for it. Called once, before the first gp_step_begin().
+ * the other ranks continue without waiting for this worker. Called once, before the first
+ * gp_step_begin().
  *
  * Errors, after which the same call may be made again: those of gp_tensors_declare(); -EINVAL a
  * field of `deal`; -EEXIST the job has a deal already; -EOPNOTSUPP a job with backup workers. Ranks
@@ -96,8 +98,8 @@ typedef struct gp_step {
     /* number of samples of the epoch that earlier steps have dealt, each counted once */
     uint64_t cursor;
     uint32_t workers; /* ranks that share the samples */
-    uint32_t place;   /* number of those ranks that are lower than this one */
-    uint32_t batch;   /* number of samples of this step, of all those ranks together */
+    uint32_t place;   /* number of `workers` with a lower rank than this one */
+    uint32_t batch;   /* number of samples of this step, of all `workers` together */
     uint32_t weight;  /* number of samples of this rank; 0: its gradient is not read */
     uint32_t flags;   /* GP_STEP_ENTERS, or 0 */
     uint32_t giver;   /* GP_CARRIES: lowest rank with the state of the model */
@@ -109,14 +111,14 @@ typedef struct gp_step {
  * the call also makes the steps without samples that confirm the last shares.
  *
  * A rank that gp_job_resize() removes trains the shares that it has, and gets GP_LEAVES. A late
- * worker gets a step with GP_STEP_ENTERS: it pushes every tensor as the others do. Then every
- * rank gets GP_CARRIES, with the same `giver`, before the same step. The late worker's next call
- * confirms that it has the state of the model. Its first share follows prefetch + 2 steps later. A
- * late worker that comes as the training ends gets GP_ENDED: its model is not the trained one. In a
- * job with GP_CONTINUE a late worker that calls gp_deal_declare() after all other ranks have left
- * gets -EOWNERDEAD. No worker can enter in the middle of a step: the thread of the steps calls
- * gp_job_resize() after the last gp_wait() of a step and before gp_step_begin(); other threads
- * call it at any time.
+ * worker gets a step with GP_STEP_ENTERS: in this step the worker pushes every tensor like the
+ * other ranks. Then every rank gets GP_CARRIES, with the same `giver`, before the same step. With
+ * its next call the late worker confirms that it has the state of the model. Its first share
+ * follows prefetch + 2 steps later. A late worker that comes as the training ends gets GP_ENDED:
+ * its model is not the trained one. In a job with GP_CONTINUE a late worker that calls
+ * gp_deal_declare() after all other ranks have left gets -EOWNERDEAD. No worker can enter in the
+ * middle of a step: the thread of the steps calls gp_job_resize() after the last gp_wait() of a
+ * step and before gp_step_begin(); other threads call gp_job_resize() at any time.
  *
  * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
  * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late
@@ -133,8 +135,8 @@ GP_API int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step);
  * -ENOENT: a step whose shares are not known. Does not wait. */
 GP_API int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room);
 
-/* Called by a late worker after GP_CARRIES if it has not received the state, because the giver was
- * lost. Another rank sends the state in the next step. Does not wait. -EINVAL: no GP_CARRIES has
+/* A late worker calls this function after GP_CARRIES if the giver was lost and the state has not
+ * arrived. Another rank sends the state in the next step. Does not wait. -EINVAL: no GP_CARRIES has
  * announced a state to this rank. */
 GP_API int gp_step_missed(gp_job *job);
 

@@ -27,8 +27,8 @@
  * Tables: in a stage the members alone count. A clock ends when all members have ended it, and
  * GP_MEAN divides by their number. All members begin in the same clock, which is above every clock
  * of the stages before. A table with GP_INHERIT has the consistency of the stage. The settings of
- * the lowest member count. With GP_BSP the bits depend on the sequence of stages and their ranks
- * alone.
+ * the member with the lowest rank are used. With GP_BSP the bits depend on the sequence of stages
+ * and their ranks alone.
  *
  * Tensors: a push needs all ranks of the tensor as members, or the call returns -EPERM. Declare
  * tensors for the ranks of a stage (gp_tensor_spec.ranks).
@@ -47,16 +47,17 @@ extern "C" {
 #define GP_IDLE UINT32_MAX /* gp_stage.place of an idle rank */
 #define GP_STAGE_NAME_BYTES_MAX 127
 
-/* Choice of the number of workers of a stage with `workers` 0. */
+/* Aim of the automatic choice of the number of members (`workers` 0). */
 enum gp_goal {
     GP_FASTEST = 0, /* the smallest time of a unit */
-    GP_FRUGAL,      /* the smallest time of a unit x number of workers */
+    GP_FRUGAL,      /* the smallest product of the time of a unit and the number of members */
 };
 
 /* Choice of the members. */
 enum gp_visit {
     GP_STAY = 0, /* the lowest ranks */
-    GP_TRAVEL,   /* the ranks that have worked in the fewest stages; of equal ones the lowest */
+    /* the ranks that have worked in the fewest stages; among equal ranks, the lowest */
+    GP_TRAVEL,
 };
 
 /* Values that the members of the next stage need. They are equal on all members of the former
@@ -91,10 +92,10 @@ typedef struct gp_stage {
     uint32_t is_trial;
 } gp_stage;
 
-/* Begins the next stage, when all ranks are in this call with the same `spec`. NULL: the stages are
- * over, and all ranks are members. The first call ends this rank's open clock if it has pushes, and
- * waits for all its requests. An idle rank gets its result at once, too, and continues with
- * gp_stage_end(). After an error the call may be repeated.
+/* Begins the next stage, when all ranks are in this call with the same `spec`. `spec` NULL: the
+ * stages are over, and all ranks are members. The first call ends this rank's open clock if the
+ * clock has pushes, and waits for all requests of this rank. The call also returns at once on an
+ * idle rank, which continues with gp_stage_end(). After an error the call may be repeated.
  *
  * An automatic stage (`workers` 0) tries 1, 2, 4, ... members for 12 steps each, and then runs with
  * the best number. The choice holds for later stages of this name, until their time of a unit
@@ -108,15 +109,15 @@ typedef struct gp_stage {
 GP_API int gp_stage_next(gp_job *job, const gp_stage_spec *spec, int timeout_ms,
                          gp_stage *ret_stage);
 
-/* Called by members after each step, with the number of units that all members have done in it.
- * Never waits. Returns 1 if the trial of an automatic stage is over: call gp_stage_end(); else 0.
- * -EPERM: the rank is idle, or not in a stage. */
+/* Called by members after each step. `units`: number of units that all members together have done
+ * in this step. Never waits. Returns 1 if the trial of an automatic stage is over: call
+ * gp_stage_end(); else 0. -EPERM: the rank is idle, or not in a stage. */
 GP_API int gp_stage_step(gp_job *job, uint64_t units);
 
-/* Ends this rank's part of the stage. Ends its open clock if it has pushes, waits for all its
- * requests, and returns when all members have ended their part. An idle rank waits here for the end
- * of the stage, without CPU time. Returns 0, or 1: a trial is over and units are left, so call
- * gp_stage_next() with the same `spec` again.
+/* Ends this rank's part of the stage. Ends the rank's open clock if the clock has pushes, waits for
+ * all requests of the rank, and returns when all members have ended their part. An idle rank waits
+ * here for the end of the stage, without CPU time. Returns 0, or 1: a trial is over and units are
+ * left, so call gp_stage_next() with the same `spec` again.
  *
  * Errors: -EINVAL no stage is open; -ETIMEDOUT the text names the members that have not ended:
  * call again; otherwise as gp_stage_next(). */

@@ -18,8 +18,8 @@
  * With GP_SSP and GP_ASP each push is an update of its own, applied on arrival. A pull returns rows
  * with all earlier pushes of this rank, and perhaps with later pushes of other ranks, so bits
  * depend on the order of arrival. With GP_SSP a pull in clock c waits until every rank has ended
- * clock c - 1 - staleness, and has all pushes up to that clock. With GP_ASP a pull never waits, and
- * gp_clock() is optional.
+ * clock c - 1 - staleness, and its rows have all pushes up to that clock. With GP_ASP a pull never
+ * waits, and gp_clock() is optional.
  *
  * A worker:
  *
@@ -110,7 +110,8 @@ typedef struct gp_table_spec {
 
 /* Declares a table. `spec` is copied. A repeated declaration on a rank returns the same handle.
  * Waits until all lanes of the table are connected, at most GRADPOOL_TIMEOUT_MS. All ranks declare
- * all tables before their first gp_clock(); a rank that never declares a table blocks its clocks.
+ * all tables before their first gp_clock(); a rank that never declares a table blocks the clocks of
+ * all ranks.
  *
  * Errors: -EINVAL a field of `spec`, or ranks differ, which fails their job (the text has both);
  * -EEXIST another declaration of this rank has the name; -EBUSY a clock has ended; -EOPNOTSUPP a
@@ -138,12 +139,12 @@ GP_API int gp_table_set(gp_table *table, const gp_row_settings *settings);
 /* Makes a batch of `count` keys, in any order; keys may occur several times. `keys` is copied and
  * sorted here, once for all pulls and pushes of the batch. Several threads may use a batch at one
  * time. Errors: -EINVAL a key is not below gp_table_spec.keys (the text has position and key);
- * -E2BIG too many keys for the requests that a lane stores: more than 127 x 2^20, or fewer in a
- * job of more than 64 workers. */
+ * -E2BIG too many keys for the requests that a lane stores: the limit is 127 x 2^20 keys, and lower
+ * in a job of more than 64 workers. */
 GP_API int gp_batch_create(gp_table *table, const uint64_t *keys, size_t count,
                            gp_batch **ret_batch);
 
-/* Frees a batch. Calls in progress continue: gp_wait() for them as usual. NULL is allowed.
+/* Frees a batch. Requests in progress continue: call gp_wait() for each as usual. NULL is allowed.
  * gp_job_leave() frees all batches of the job. */
 GP_API void gp_batch_free(gp_batch *batch);
 
@@ -152,26 +153,26 @@ GP_API void gp_batch_free(gp_batch *batch);
  * created. `rows` must stay valid until gp_wait() has ended the request. gp_wait() may end before
  * or after gp_clock(); the rows are the same.
  *
- * Errors: -EBUSY this rank has 127 open requests to the table on one lane, fewer in a job of more
- * than 64 workers; wait for earlier ones. The error of a failed table or job. gp_wait() returns
- * -ETIMEDOUT if ranks have not ended the clock before (the text has their clocks): the
- * request is still open; -EOWNERDEAD the lane was lost. */
+ * Errors: -EBUSY this rank has 127 open requests to the table on one lane (the limit is lower in a
+ * job of more than 64 workers); wait for an earlier request. The error of a failed table or job.
+ * gp_wait() returns -ETIMEDOUT if ranks have not ended the clock before (the text has their
+ * clocks): the request is still open; -EOWNERDEAD the lane was lost. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
  * batch; gradients of the same key are added up in order of position. `gradients` is read during
  * the call. The first push of a key creates its row. gp_wait() for the request returns when the
- * update is applied; with GP_BSP it returns -EDEADLK before this rank's gp_clock(). `ret_request`
- * NULL: no request, and the next gp_clock() after an error returns the error.
+ * update is applied; with GP_BSP gp_wait() returns -EDEADLK before this rank's gp_clock().
+ * `ret_request` NULL: no request, and the next gp_clock() after an error returns the error.
  *
  * A row whose gradient has NaN or infinity on any rank is skipped in this clock; all other rows are
  * updated. The ranks with such gradients get -EDOM, with the number of skipped rows and a key.
  * Errors: as gp_pull(). */
 GP_API int gp_push(gp_batch *batch, const void *gradients, gp_request **ret_request);
 
-/* Ends this rank's clock in all tables of the job. Never waits. Returns the error of a push without
- * a request since the last call; the clock has ended all the same. Other errors do not end the
- * clock: -EINVAL the job has no table; the error of a failed job. */
+/* Ends this rank's clock in all tables of the job. Never waits. If a push without a request has
+ * failed since the last call, returns the error of this push; the clock is ended all the same.
+ * Other errors do not end the clock: -EINVAL the job has no table; the error of a failed job. */
 GP_API int gp_clock(gp_job *job);
 
 #ifdef __cplusplus

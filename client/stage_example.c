@@ -1,12 +1,11 @@
-/* A whole program with stages: all workers count units, then one worker at a time. Each worker
- * reads rank, size, job and endpoint from its environment: gradpool run --workers 3 ./stage_example
- * */
+/* A whole program with stages: all workers count units, then one worker at a time. Rank, size, job
+ * and endpoint are read from the environment: gradpool run --workers 3 ./stage_example */
 #include "gradpool_stage.h"
 
 #include <stdint.h>
 #include <stdio.h>
 
-#define UNITS 300 /* of each stage */
+#define UNITS 300 /* number of units of each stage */
 #define BATCH 10
 #define STAGES 4
 
@@ -16,7 +15,7 @@ static int stage_example_fail(void)
     return 1;
 }
 
-/* One step: this rank's part of the batch joins the count, the only row of the table. */
+/* One step: this rank's part of the batch is added to the count, the only row of the table. */
 static int example_count(gp_job *job, gp_batch *row, const gp_stage *stage)
 {
     uint32_t first = BATCH * stage->place / stage->workers;

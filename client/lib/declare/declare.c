@@ -75,8 +75,8 @@ static uint16_t lag_of_sums(const struct gp_job *job)
     return (uint16_t)(lag > 0 ? lag : BACKUP_TERMS_LAG);
 }
 
-/* Returns the lag of the tensors in the job's rounds (W22). Returns 0 if they have update rules,
- * and -1 if no such tensor is declared yet. */
+/* Returns the lag of the tensors that take part in the job's rounds (W22); 0 if these tensors have
+ * update rules; -1 if no such tensor is declared yet. */
 static int followers_lag(const struct gp_job *job)
 {
     if (job->backup.leader)
@@ -88,8 +88,8 @@ static int followers_lag(const struct gp_job *job)
     return -1;
 }
 
-/* Sets the terms of a tensor in a job with backup workers. All ranks take part in the rounds of
- * tensors that the library declares, except for the hidden tensor. Returns the text of an error;
+/* Sets the terms of a tensor in a job with backup workers. Rounds of tensors that the library
+ * declares need all ranks; only the hidden tensor is an exception. Returns the text of an error;
  * NULL: no error. */
 static const char *follow_sets(const struct gp_job *job, const gp_tensor_spec *spec,
                                struct terms *terms)
@@ -138,7 +138,7 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
 }
 
 /* Refuses a declare while this rank fetches results of a closed round. Otherwise the rank would
- * also fetch a result of the new tensor, which it never pushed. */
+ * also fetch a result of the new tensor, which this rank has never pushed. */
 static int check_taken(const struct gp_job *job, const gp_tensor_spec *spec,
                        const struct terms *terms)
 {

@@ -23,7 +23,8 @@ static bool route_has_blocks(const struct gp_tensor *t, const struct push *push)
            (push->gradient_bytes > t->bytes || push->result_bytes > t->bytes);
 }
 
-/* Fails a round with one block for each rank, because it cannot continue with other ranks. */
+/* Fails an open round whose operation has one block for each rank, because such a round cannot
+ * continue with other ranks. */
 static void route_break_blocks(struct gp_tensor *t)
 {
     bool is_cut = (t->without_commit > 0 && route_has_blocks(t, &t->open)) ||
@@ -48,7 +49,8 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Allocates replicas, because their addresses are sent before all other records. */
+/* Sets the ranks of the tensor. In an elastic job this rank's copies of states are allocated here,
+ * because their addresses are sent before all other records. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)
@@ -183,8 +185,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     bool is_released = route_is_released(p, said);
     if (!link || is_known(p, said))
         return;
-    /* The piece returns to this lane. In an elastic job the piece may also have stayed there while
-     * its ranks changed (L20). A lane with shards of a table keeps the connection. */
+    /* The piece returns to this lane. In an elastic job the piece may also have stayed on the lane
+     * while the ranks of its tensor changed (L20). A lane with shards of a table keeps the
+     * connection. */
     link->is_left |= link == former && is_released && !p->tensor->job->is_elastic &&
                      !job_tables_are_on(p->tensor->job, said->lane);
     piece_retract(p);
@@ -203,10 +206,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->fence = route_fence(p, former, is_released);
 }
 
-/* Decides whether the old link is closed. A lane that the coordinator has lost may still run, and
- * write to memory. So the connection and the registration of this worker's memory end before the
- * successor gets a READY. The other pieces of the lost lane get new owners by separate route
- * changes. */
+/* Decides whether the old link is closed. A lane that counts as lost may still run, and write to
+ * memory. So the connection and the registration of this worker's memory end before the successor
+ * gets a READY. The other pieces of the lost lane get new owners by separate route changes. */
 static void route_settle(struct piece *p)
 {
     if (!p->owes_standing)

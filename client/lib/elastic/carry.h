@@ -8,7 +8,7 @@
  * number of words of the state, head included. */
 enum carry_head { CARRY_MAGIC, CARRY_COUNT, CARRY_HEAD_WORDS };
 #define CARRY_MAGIC_VALUE UINT64_C(0x315952524143)
-#define CARRY_WORDS_MAX (1u << 22) /* 32 MiB: 2 million returned runs */
+#define CARRY_WORDS_MAX (1u << 22) /* 32 MiB, enough for 2 million returned runs */
 
 /* Returns the number of words of the deal's present state. */
 size_t carry_words(const struct step_deal *deal);

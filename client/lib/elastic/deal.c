@@ -192,8 +192,8 @@ uint64_t deal_step_most(const struct deal_spec *spec)
     return spec_batch(spec, DEAL_RANKS_MAX) + spec_least(spec) - 1;
 }
 
-/* Returns the number of samples of the next step. If the samples that are left in the epoch after
- * this step would be fewer than a share, this step includes them. */
+/* Returns the number of samples of the next step. If fewer than share_least samples of the epoch
+ * would be left after this step, the step includes these samples. */
 static uint64_t deal_batch(const struct step_deal *deal)
 {
     uint64_t left = deal->spec.samples - deal->cursor + deal->returned.samples;
@@ -260,8 +260,8 @@ static int return_shares(struct step_deal *deal, struct deal_step *step,
     return error;
 }
 
-/* Returns the shares of lost members to the deal. A member is lost if it is missing in record t, or
- * is in record t without the state. The shares of steps t - 1 to t + p are returned. */
+/* Returns the shares of lost members to the deal. A member that is missing in record t, or is in
+ * record t without the state, is lost. The shares of steps t - 1 to t + p are returned. */
 static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_record *record)
 {
     int error = 0;

@@ -33,7 +33,7 @@ struct deal_spec {
 struct deal_record {
     uint64_t present[RANKS_WORDS];
     uint64_t
-        /* ranks that have announced to leave; they stay in the set in later records */
+        /* ranks that have announced that they leave, in this record or an earlier one */
         leaving[RANKS_WORDS];
     uint64_t holds[RANKS_WORDS]; /* ranks with the state of the training */
 };
@@ -70,12 +70,12 @@ struct step_deal {
     uint64_t epoch, cursor;
     uint64_t members[RANKS_WORDS]; /* members of the next step that is dealt */
     struct deal_runs returned;
-    struct deal_step steps[DEAL_PREFETCH_MAX + 2]; /* by number modulo prefetch + 2 */
+    struct deal_step steps[DEAL_PREFETCH_MAX + 2]; /* index: number modulo (prefetch + 2) */
 };
 
-/* Deals the first 1 + p steps to the founding members. -EINVAL: no samples, batch, epochs or
- * members, both batches, a prefetch above DEAL_PREFETCH_MAX, or fewer samples or a smaller batch
- * than share_least; -ENOMEM. */
+/* Deals the first 1 + p steps to the founding members. -EINVAL: no samples, no batch, no epochs or
+ * no members; both batches are set; the prefetch is above DEAL_PREFETCH_MAX; samples or batch are
+ * below share_least. -ENOMEM. */
 int deal_init(struct step_deal *deal, const struct deal_spec *spec, const uint64_t *members);
 /* Frees the memory of a deal, and zeroes the deal. A zeroed deal has no memory. */
 void deal_fini(struct step_deal *deal);
@@ -92,8 +92,8 @@ uint64_t deal_step_most(const struct deal_spec *spec);
 /* Returns the number of samples in the rank's share of the step; 0 for a rank that is lost or no
  * member. */
 uint64_t deal_share(const struct deal_step *step, uint32_t rank);
-/* Writes the samples of the rank's share, without the first `skip`, at most `room`. Samples are
- * numbers below spec.samples. Returns the number of written samples. */
+/* Skips the first `skip` samples of the rank's share, and writes the following samples, at most
+ * `room`. Samples are numbers below spec.samples. Returns the number of written samples. */
 size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, uint32_t rank,
                     uint64_t skip, uint64_t *ret_samples, size_t room);
 /* Returns the sample at a place in the order of an epoch: a permutation that depends on the seed

@@ -9,8 +9,8 @@ enum step_words {
     STEP_WORDS_PRESENT = 0,
     STEP_WORDS_LEAVING = RANKS_WORDS,
     STEP_WORDS_HOLDS = 2 * RANKS_WORDS,
-    STEP_WORDS_FULL = 3 * RANKS_WORDS, /* ranks that hold the state and deal samples in the step */
-    STEP_WORDS_END,         /* ranks that hold the state and are at the end of the training */
+    STEP_WORDS_FULL = 3 * RANKS_WORDS, /* number of ranks with the state whose step has samples */
+    STEP_WORDS_END,         /* number of ranks with the state that are at the end of the training */
     STEP_WORDS_ROUNDS,      /* rounds of tensors, summed over the ranks that hold the state */
     STEP_WORDS_ROUNDS_LATE, /* rounds of tensors, summed over all other ranks */
     STEP_WORDS_DEAL,        /* deal_print(), summed over all ranks */
@@ -35,7 +35,7 @@ struct step_sum {
     struct deal_record record;
     enum step_kind kind;
     uint64_t rounds; /* rounds that tensors had completed before the step */
-    /* the ranks without the state have completed the same rounds */
+    /* the ranks without the state have completed as many rounds as the ranks with the state */
     bool late_are_level;
 };
 

@@ -23,7 +23,7 @@ enum steps_phase {
     STEPS_CARRY,   /* the giver sends the deal to late workers */
     STEPS_CARRIED, /* the script of the giver sends its state to late workers */
     STEPS_MISSED,  /* like STEPS_CARRIED, on a late worker that has not received the state */
-    STEPS_LAST,    /* this rank has sent its last record, without a step, and leaves the deal */
+    STEPS_LAST,    /* this rank leaves the deal, and has sent its last record, which has no step */
     STEPS_END,     /* the training has ended, and this rank pushes the round of `end` */
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
@@ -45,8 +45,8 @@ struct job_steps {
     struct step_sum sum;        /* contents of the last record */
     struct gp_request *request; /* open round of a hidden tensor; NULL: none */
     uint64_t sent[STEP_WORDS_COUNT], heard[STEP_WORDS_COUNT];
-    /* hand-over: number of words (0: unknown), and number of words that have arrived; on the giver
-     * and on late workers `carried` contains the words; on other ranks it is NULL */
+    /* state that the giver sends: number of its words (0: unknown), and number of words that have
+     * arrived. `carried`: the words on the giver and on late workers; NULL on other ranks */
     size_t carried_total, carried_count;
     uint64_t *carried;
     uint64_t chunk_sent[STEPS_CARRY_WORDS], chunk_heard[STEPS_CARRY_WORDS];

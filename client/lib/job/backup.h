@@ -10,7 +10,7 @@ struct gp_request;
 struct gp_tensor;
 
 enum backup_phase {
-    BACKUP_OPEN,      /* the round's gradients are pushed, and the round may not be ended yet */
+    BACKUP_OPEN,      /* gradients are computed and pushed; no gp_round_end() is in progress */
     BACKUP_ANNOUNCED, /* the leader lane has the announcement of the hidden tensor */
     BACKUP_LANDING,   /* this rank is in the set, and waits for results */
     BACKUP_TAKING,    /* this rank is not in the set, and fetches a result of every tensor */
@@ -30,7 +30,7 @@ enum backup_report {
 struct backup_rounds {
     /* minimum number of gradients with which a round closes; 0: the job has no backup workers */
     uint32_t count;
-    bool is_used; /* a thread ends a round or fetches one */
+    bool is_used; /* a thread is in gp_round_end() or gp_round_next() */
     enum backup_phase phase;
     enum backup_report report;
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */

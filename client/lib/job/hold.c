@@ -74,8 +74,8 @@ static const struct gp_tensor *find_lacking(const struct gp_job *job, uint32_t s
     return NULL;
 }
 
-/* Returns whether a tensor without a round may get its first one in the present iteration, which is
- * the first after a declare. Only a snapshot of updates waits for such tensors. */
+/* Returns whether a tensor may still get its first round in the present iteration, the first one
+ * after a declare. Only a snapshot of updates waits for such tensors. */
 static bool may_lack(const struct gp_job *job, uint32_t scope)
 {
     const struct iterations *its = &job->hold.scopes[scope];
@@ -280,16 +280,16 @@ static void look_at_standing(struct gp_job *job)
 }
 
 /* Returns whether an iteration has ended. In the scope of rounds the next iteration must also have
- * begun, or this rank must wait for other ranks. Between two iterations a script may still use
- * rounds of all ranks, for example to save; late workers must not enter before. */
+ * begun, or this rank must wait for other ranks. Between two iterations a script may still start
+ * rounds of all ranks, for example to save, and no late worker may enter before these rounds. */
 static bool hold_has_ended(const struct hold *hold)
 {
     bool is_next = hold->is_behind || hold->stands;
     return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
 }
 
-/* Returns whether a step has ended: either the record of the next step waits, or the thread that
- * makes the steps waits for other ranks and has pushed more than the record. */
+/* Returns whether a step has ended. This is so when the record of the next step waits, or when the
+ * thread that makes the steps has pushed more than the record and waits for other ranks. */
 static bool hold_step_has_ended(const struct hold *hold)
 {
     const struct iterations *its = &hold->scopes[ROUNDS];

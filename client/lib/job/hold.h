@@ -34,7 +34,7 @@ struct hold {
     struct iterations scopes[HOLD_SCOPES];
     uint64_t id;     /* number that the coordinator gave to the hold; 0: no hold is in force */
     uint32_t scope;  /* scope in which the hold counts iterations */
-    uint64_t last;   /* last permitted iteration; rounds of later ones wait */
+    uint64_t last;   /* last permitted iteration; rounds of later iterations wait */
     bool keeps_sets; /* a push of parameters after `last` waits, too */
     /* this rank cannot stop at the end of an iteration; `why` has the cause */
     bool has_failed;
@@ -78,7 +78,7 @@ bool hold_lets_save(const struct gp_job *job);
  * iteration. */
 void hold_check(struct gp_job *job);
 /* Handles a request of the coordinator. Returns true if stopped pushes may begin; the caller then
- * begins them and calls hold_check(). False: a newer hold is in force. */
+ * begins these pushes and calls hold_check(). False: a newer hold is in force. */
 bool hold_take(struct gp_job *job, const Gradpool__Wire__Hold *wish);
 
 #endif

@@ -44,8 +44,9 @@ struct gp_job {
     /* the job had begun before this join; owned by the control thread */
     bool join_is_late;
     gp_membership membership;
-    Gradpool__Wire__JoinRequest join;       /* request with which the control thread joins */
-    Gradpool__Wire__BackupSpec join_backup; /* `join` points to it; unused without backup workers */
+    Gradpool__Wire__JoinRequest join; /* request with which the control thread joins */
+    /* a field of `join` points here; unused without backup workers */
+    Gradpool__Wire__BackupSpec join_backup;
     struct control *control;
     /* permits one declare or undeclare at a time; locked before `lock` */
     pthread_mutex_t declaring;
@@ -99,7 +100,7 @@ int job_check(const struct gp_job *job);
 /* Ends a call on the job: decrements `users`, for which gp_job_leave() waits, and releases the
  * job's lock, which the caller holds. */
 void job_end_use(struct gp_job *job);
-/* Fails the job: open requests and all later ones end with this error. Further failures are
+/* Fails the job: all open and all later requests end with this error. Further failures are
  * ignored. */
 void job_break(struct gp_job *job, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -194,8 +194,8 @@ static void job_table_insert(struct gp_table *t)
     list_insert_before(at, &t->node);
 }
 
-/* Fails a table with shards on a lane that this rank has lost before, because no further record is
- * sent to this lane. */
+/* Fails the table if one of its lanes was lost before, because no further record is sent to this
+ * lane. */
 static void job_table_check_lanes(struct gp_table *t)
 {
     char name[32];

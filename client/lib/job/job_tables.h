@@ -19,7 +19,7 @@ struct table_lane {
     /* a query was sent; its answer shows that the lane, which has no pieces, keeps the
      * connection */
     bool was_probed;
-    bool is_lost; /* the connection has ended, and the shards of the lane with it */
+    bool is_lost; /* the connection has ended, so the shards of the lane are lost */
 };
 
 /* Settings that were not sent to every lane yet. */
@@ -92,11 +92,11 @@ bool job_table_is_on(const struct gp_table *t, uint32_t lane);
 /* Sets whether records wait for room in the lane's send queue. */
 void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_unsent);
 /* Fails the tables with shards on a lane that gets no more records. The error is `code`, or
- * -EOWNERDEAD if `code` is 0 because the rows are lost with the lane. `name`: text about the lane.
+ * -EOWNERDEAD if `code` is 0: the rows are then lost with the lane. `name`: text about the lane.
  * Memory of calls stays lent, because the lane may still use it. */
 void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name);
-/* Ends the parts of all calls on a lane that can no longer use their memory. Does nothing if the
- * lane has not failed. */
+/* Ends the parts of all calls on a lane. Called when the lane can no longer use the memory of
+ * calls. Does nothing if the lane has not failed. */
 void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char *text);
 /* Handles the end of the connection to a lane: job_tables_fail_lane(), then
  * job_tables_end_lane(). */

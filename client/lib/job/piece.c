@@ -53,7 +53,7 @@ void piece_give_slot_back(struct piece *p)
     struct gp_job *job = p->tensor->job;
     struct slot *slot = &job->slots[p->slot];
     slot->piece = NULL;
-    slot->generation++; /* the slot's new generation prevents that a later word matches a piece */
+    slot->generation++; /* a word that arrives late has the old generation, and matches no piece */
     slot->next_free = job->free_slot;
     job->free_slot = p->slot;
 }

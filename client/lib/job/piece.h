@@ -12,7 +12,8 @@
 enum piece_standing {
     PIECE_IDLE,      /* the last round is committed; no memory is lent */
     PIECE_ANNOUNCED, /* the input is lent; the lane has the record, or gets it soon */
-    /* the result has arrived; input and landing area stay lent, because other ranks may lack it */
+    /* the result has arrived; input and landing area stay lent, because other ranks may lack the
+     * result */
     PIECE_LANDED,
 };
 
@@ -47,7 +48,8 @@ struct piece {
 
 #define for_each_piece(p, t) \
     for (struct piece *p = (t)->pieces; p != (t)->pieces + (t)->pieces_count; p++)
-/* Visits the pieces of all tensors of a job. `break` ends the pieces of one tensor only. */
+/* Visits the pieces of all tensors of a job. `break` skips the remaining pieces of one tensor, and
+ * the loop continues with the next tensor. */
 #define for_each_piece_in(p, job)     \
     for_each_tensor (p##_tensor, job) \
         for_each_piece (p, p##_tensor)

@@ -25,7 +25,8 @@ struct gp_request {
     struct err err;
     uint64_t polled_ns; /* time spent in gp_poll() without a result */
     struct stall stall;
-    /* Queries to lanes without an answer yet, and the first answer with missing ranks (stall.c). */
+    /* Number of queries to lanes (stall.c) that have no answer yet. The fields below are the first
+     * answer that names missing ranks. */
     uint32_t queries;
     const struct gp_tensor *missing_tensor;
     uint64_t missing_round;

@@ -121,8 +121,8 @@ void row_call_abandon(struct row_call *call)
         row_call_end(call);
 }
 
-/* Returns whether each lane of the table has room for one more request for each block of the
- * batch. */
+/* Returns whether each lane of the table has room for as many further requests as the batch has
+ * blocks. */
 static bool row_call_has_room(const struct row_call *call)
 {
     const struct gp_batch *b = call->batch;

@@ -62,7 +62,7 @@ struct row_call *row_call_take(struct gp_batch *b);
 int row_call_create(struct gp_batch *b, struct row_call **ret_call);
 
 /* Begins the exchanges of a call that is laid out. -EBUSY: a lane has no room for the blocks, and
- * no exchange has begun; -EOVERFLOW: no number is left. */
+ * no exchange has begun; -EOVERFLOW: no number for a request is left. */
 int row_call_begin(struct row_call *call, enum record_rows_operation operation);
 /* Ends the use of a call without an open block: its memory returns to the pool, and the call is
  * idle. */

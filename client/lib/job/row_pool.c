@@ -20,8 +20,8 @@ void row_pool_fini(struct row_pool *pool)
         free(memory);
 }
 
-/* Rounds up to one of four lengths in each power of two, so that batches of similar length use the
- * same memory. */
+/* Rounds up to one of four lengths between two powers of two, so that batches of similar length use
+ * the same memory. */
 size_t row_pool_length(size_t bytes)
 {
     size_t power = PAGE_BYTES;

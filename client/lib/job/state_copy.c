@@ -95,8 +95,8 @@ static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps
     t->knows_steps = true;
 }
 
-/* The record may come from the lane that owns the piece, or from the former one, whose last records
- * are still valid. Any other record is stale. */
+/* The record may come from the owner of the piece, or from the former owner, whose last records are
+ * still valid. Any other record is stale. */
 void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told)
 {
     struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;

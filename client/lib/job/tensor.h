@@ -1,4 +1,4 @@
-/* The tensors of a job, with their pushes. Tables find a tensor by name or by number. */
+/* The tensors of a job, with their pushes. Hash tables find a tensor by name or by number. */
 #ifndef GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 #define GRADPOOL_CLIENT_LIB_JOB_TENSOR_H
 
@@ -85,7 +85,8 @@ struct gp_tensor {
     uint64_t staged_bytes; /* bytes of all staging areas */
 };
 
-/* Returns whether a round with this operation is one of the job's rounds (W22). */
+/* Returns whether a round with this operation belongs to the rounds that close before all ranks
+ * have pushed (W22). */
 static inline bool tensor_follows(const struct gp_tensor *t, uint8_t operation)
 {
     bool sums = operation == RECORD_SUM || operation == RECORD_MEAN || operation == RECORD_MIN ||

@@ -20,7 +20,7 @@ void link_opened(struct link *l)
     link_flush(l);
 }
 
-/* Announces the pieces that waited for the end of this connection to their new owners (W5). */
+/* Announces to their new owners the pieces that waited for the end of this connection (W5). */
 static void lift_fences(struct link *l)
 {
     for_each_piece_in (p, l->job)
@@ -29,8 +29,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the ended connection on the next one. `uses_ticket`: the worker may
- * use a ticket that the lane has sent (W7). */
+/* Repeats the announcements of the ended connection on the next connection. `uses_ticket`: the
+ * worker may use a ticket that the lane has sent (W7). */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
@@ -102,7 +102,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->state = LINK_CLOSED;
     l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0)
-        /* the lane has dropped the job, and with it the ticket (L19) */
+        /* the lane has dropped the job, so its ticket is no longer valid (L19) */
         l->has_ticket = false;
     if (was == LINK_CLOSING)
         link_end_tables(l);

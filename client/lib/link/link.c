@@ -265,8 +265,8 @@ static void try_later(struct link *l)
     link_request_ticket(l);
 }
 
-/* Makes the next attempt with a new ticket, because the old ticket may be used, or may be for a
- * lost aggregator. */
+/* Makes the next attempt with a new ticket, because the old ticket may be used already, or may be
+ * for a lost aggregator. */
 void link_retry(struct link *l, int error, uint32_t reason)
 {
     enum client_transport transport = l->job->client->transport;
@@ -282,11 +282,12 @@ void link_retry(struct link *l, int error, uint32_t reason)
     if (l->attempts < ATTEMPTS_MAX)
         link_request_ticket(l);
     else if (code == -EDQUOT)
-        link_break(l, code,
-                   "%s refuses rank %u of job '%s': its tenant has its share of the aggregator's "
-                   "descriptors already; end other workers of the tenant, or have the operator "
-                   "raise ulimit -n or add aggregators",
-                   link_name(l, name, sizeof name), l->job->rank, l->job->name);
+        link_break(
+            l, code,
+            "%s refuses rank %u of job '%s': the tenant already uses its share of the "
+            "aggregator's descriptors; end other workers of the tenant, or have the operator "
+            "raise ulimit -n or add aggregators",
+            link_name(l, name, sizeof name), l->job->rank, l->job->name);
     else if (reason)
         link_break(l, code, "%s refuses rank %u of job '%s': %s", link_name(l, name, sizeof name),
                    l->job->rank, l->job->name, err_text(code));
@@ -368,8 +369,8 @@ static void link_end(struct link *l, void (*end_conn)(struct fabric_conn *c))
 
 void link_close(struct link *l) { link_end(l, fabric_disconnect); }
 
-/* Closes the connection as soon as the lane has closed its end, and may no longer use the memory of
- * calls. */
+/* Closes the connection after the lane has closed its side. From then on the lane does not use the
+ * memory of calls. */
 static void link_leave(struct link *l) { link_end(l, fabric_leave); }
 
 void link_fence(struct link *l)

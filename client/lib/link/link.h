@@ -42,7 +42,7 @@ struct link {
     /* all slabs with a lower number are lent on this connection */
     uint32_t lent;
     struct record_settings settings; /* last settings that this connection has sent */
-    uint64_t stalled_ns; /* time of waits for the lane that no READY has reported yet (L24) */
+    uint64_t stalled_ns; /* time of waits for the lane, not yet reported with a READY (L24) */
     bool was_queried;    /* a query of stall.c was sent, and has no answer */
     bool is_hopeless;    /* `failure` is final: no other attempt is made */
     /* reason for the end of the link; code 0: this side closed the link, or the link is not
@@ -56,7 +56,7 @@ struct link {
 
 /* ---- link.c ---- */
 
-/* Returns the link to a lane. Creates and opens it at the first call. NULL: no memory. */
+/* Returns the link to a lane. The first call creates and opens the link. NULL: no memory. */
 struct link *link_get(struct gp_job *job, uint32_t lane);
 /* Loads the network library before a late worker enters. Loading takes 0.2 s, in which the other
  * ranks would wait if the library were loaded later. */

@@ -32,7 +32,8 @@ static int rows_send_changes(struct link *l, struct table_lane *lane)
     return 0;
 }
 
-/* Finds the numbers of up to `most` tables with shards on the lane, behind the first `skip`. */
+/* Finds the numbers of up to `most` tables with shards on the lane, after the first `skip` such
+ * tables. */
 static size_t rows_tables(const struct gp_job *job, uint32_t lane, size_t skip, size_t most,
                           uint32_t *ret_numbers)
 {

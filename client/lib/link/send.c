@@ -253,8 +253,8 @@ static void send_unsent(struct link *l)
     }
 }
 
-/* Reports that all fetched results have landed, or that a lane no longer had them (W22). The READY
- * of the hidden tensor is sent before this report. */
+/* Reports that all fetched results have landed, or that a lane no longer had a result (W22). The
+ * READY of the hidden tensor is sent before this report. */
 static void send_landed(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;

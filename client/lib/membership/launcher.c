@@ -108,8 +108,8 @@ static int read_launcher(const struct launcher *launcher, gp_job_spec *ret_spec)
 }
 
 /* Returns whether this process is alone in a Slurm allocation for several tasks. Slurm sets the
- * number of requested tasks even if it has started only one: in a batch script, as task 0, and in
- * the shell of an allocation, which may be a step of one task. */
+ * number of requested tasks even if only one task was started: a batch script (as task 0), or the
+ * shell of an allocation (perhaps a step of one task). */
 static bool is_alone_of_many(void)
 {
     const char *asked = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_NUM_TASKS");
@@ -149,16 +149,17 @@ static const char *size_of_many(void)
     return NULL;
 }
 
-/* Returns an error for a process of a job of several processes that would train alone without a
- * message. `size_name`: the variable with the value 1; NULL: no launcher has set a rank. */
+/* Returns an error if a variable shows that the launcher has started several processes. Otherwise
+ * each process would train alone, without any message. `size_name`: the variable with the value 1;
+ * NULL: no launcher has set a rank. */
 static int refuse_many(const char *size_name)
 {
     const char *many = size_of_many();
     if (!many)
         return 0;
     return client_error(-EINVAL,
-                        "%s%s, so this process is alone, but %s is %s, so it is one of several: "
-                        "unset the wrong one, or set GRADPOOL_RANK and GRADPOOL_SIZE",
+                        "%s%s, so this process is alone, but %s is %s, so several processes run: "
+                        "unset the wrong variable, or set GRADPOOL_RANK and GRADPOOL_SIZE",
                         size_name ? size_name : "no variable gives this process a rank",
                         size_name ? " is 1" : "", many, getenv(many));
 }

@@ -45,8 +45,8 @@ void leave_close(struct gp_job *job)
 
 /* Returns whether every other rank has the results that this worker has. If the worker left before
  * this moment, the service would treat the leave as a loss, and repeat the last round of the other
- * ranks without this worker. In an elastic job the last round of a tensor with an open round is the
- * kept round. */
+ * ranks without this worker. In an elastic job, if a tensor has an open round, its last round is
+ * the kept round. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;

@@ -30,8 +30,8 @@ static int ask(const struct resizing *z, uint64_t deadline_ns, int timeout_ms)
     return refusal.code ? client_error_from(&refusal) : 0;
 }
 
-/* Returns whether the resize waits for this rank to join or leave. The resize does not wait for its
- * own caller, which leaves by gp_job_leave(). */
+/* Returns whether the resize waits until `rank` has joined or left. The resize does not wait for
+ * its own caller, which leaves by gp_job_leave(). */
 static bool is_awaited(const struct resizing *z, uint32_t rank)
 {
     bool is_in = ranks_have(z->job->membership.ranks, rank);

@@ -21,7 +21,7 @@ static void fail_table(struct gp_job *job, const Gradpool__Wire__TableFailure *f
         job_table_break(t, failure->code, failure->text);
 }
 
-/* Logs and stores the reason, sent by the coordinator, why the job waits. */
+/* Logs and stores the coordinator's reason why the job waits. */
 static void take_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
 {
     control_note(job->control, notice->text);

@@ -31,8 +31,8 @@ void progress_tell(void *context)
     if (now.rounds == before.rounds && now.waited_ns == before.waited_ns)
         return;
     double seconds = (double)(now.at_ns - before.at_ns) / NS_PER_S;
-    log_info("job '%s' rank %u: %" PRIu64 " rounds in %" PRIu64 " iterations; since the line "
-             "before %.1f rounds/s, %.1f MiB/s pushed, %.0f %% of the time waited",
+    log_info("job '%s' rank %u: %" PRIu64 " rounds in %" PRIu64 " iterations; since the previous "
+             "line: %.1f rounds/s, %.1f MiB/s pushed, %.0f %% of the time waited",
              job->name, job->rank, now.rounds, iterations,
              (double)(now.rounds - before.rounds) / seconds,
              (double)(now.bytes - before.bytes) / MIB / seconds,

@@ -1,5 +1,5 @@
-/* The recording of a timeline in this worker. Rounds are stored in a ring at their end, and the
- * coordinator requests them. README: L34. */
+/* The recording of a timeline in this worker. A round is stored in a ring when the round ends, and
+ * the coordinator requests the stored rounds. README: L34. */
 #ifndef GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
 #define GRADPOOL_CLIENT_LIB_REPORT_RECORDER_H
 

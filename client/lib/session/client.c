@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define TIMEOUT_MS_MAX (24 * 3600 * 1000)
-/* measured length: lanes read a longer input from memory as fast as a payload */
+/* measured: a lane reads a longer input from the worker's memory as fast as from a record */
 #define EAGER_BYTES 65536
 
 /* Settings that environment variables may set. The first one must be connect_timeout_ns. */
@@ -59,8 +59,8 @@ static int read_transport(const char *given, enum client_transport *ret_transpor
         }
     }
     return client_error(-EINVAL,
-                        "transport '%s' is unknown: auto, shm or tcp (option transport, "
-                        "variable GRADPOOL_TRANSPORT)",
+                        "transport '%s' is unknown; set the option transport, or the variable "
+                        "GRADPOOL_TRANSPORT, to auto, shm or tcp",
                         name);
 }
 
@@ -133,8 +133,8 @@ static int read_options(const char *endpoint, const gp_options *options, gp_clie
     return error;
 }
 
-/* Opens a channel. After an error `*ret_channel` may be set; it then owns the socket, and the
- * caller closes it. */
+/* Opens a channel. After an error `*ret_channel` may be set; the channel then owns the socket, and
+ * the caller closes the channel. */
 static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role role,
                         uint64_t deadline_ns, struct channel **ret_channel, struct err *err)
 {

@@ -20,7 +20,7 @@ enum client_transport { TRANSPORT_AUTO, TRANSPORT_SHM, TRANSPORT_TCP };
 extern const char *const client_transports[]; /* names of the transports */
 
 struct gp_client {
-    unsigned generation; /* see generation.h */
+    unsigned generation; /* see process.h */
     struct endpoint endpoint;
     /* addresses of the endpoint, found by gp_connect() (L13) */
     struct endpoint_addresses addresses;
@@ -33,7 +33,7 @@ struct gp_client {
     /* waiting time before a log line, and interval of progress lines; 0: never */
     uint64_t stall_ns, progress_ns;
     uint64_t eager_bytes; /* longest input that is sent with READY (W6) */
-    /* protects the two lists; a thread that holds it acquires no other lock */
+    /* protects the two lists; a thread that holds this lock acquires no other lock */
     pthread_mutex_t lock;
     struct list jobs;      /* list of gp_job.node: jobs of the client */
     struct list abandoned; /* list of gp_request.node: requests whose job was left */

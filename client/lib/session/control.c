@@ -31,13 +31,13 @@ struct control {
     struct control_options options;
     pthread_t thread;
     int wake_fd;
-    uint64_t tick_at_ns; /* this field and those above are owned by the thread */
-    /* owned by the thread; before its start by the caller of control_connect() */
+    uint64_t tick_at_ns; /* the thread owns this field and the fields above */
+    /* owned by the caller of control_connect() until the thread starts, then by the thread */
     struct endpoint_names names;
     pthread_mutex_t lock;    /* protects all fields below */
     pthread_cond_t over;     /* signalled when a call is over */
     struct channel *channel; /* NULL while the coordinator is away */
-    int fd; /* socket of the channel, also while the channel is being created: a child closes it */
+    int fd;          /* socket, for a forked child to close; set before the channel is complete */
     bool is_running; /* the thread is running */
     struct list calls;
     uint64_t last_id;
@@ -322,8 +322,8 @@ static int receive(struct control *c, envelope **ret_message)
     return error;
 }
 
-/* Ends holds and recordings, because a disconnected coordinator cannot end its hold or request
- * rounds. */
+/* Ends holds and recordings, because a disconnected coordinator can neither end its hold nor
+ * request rounds. */
 static void end_wishes(struct control *c)
 {
     pass_on(c, &MESSAGE(0, HOLD, hold, .is_over = true));

@@ -14,7 +14,7 @@
 
 struct control;
 
-/* A request without a reply. The caller keeps the memory until `done` has run. */
+/* A request that waits for its reply. The caller keeps the memory until `done` has run. */
 struct control_call {
     struct list node;
     /* filled by the caller, without the id; its pointers must stay valid until `done` has run */
@@ -66,7 +66,7 @@ int control_ask(struct control *c, const envelope *request, uint64_t deadline_ns
 bool control_is_up(struct control *c);
 /* Stores the coordinator's reason why the job waits; "": none. */
 void control_note(struct control *c, const char *reason);
-/* Copies the reason. Returns false if there is none, or if the coordinator is disconnected. */
+/* Copies the reason. Returns false without a reason, or if the coordinator is disconnected. */
 bool control_has_reason(struct control *c, char *buffer, size_t buffer_bytes);
 
 /* For fork.c: the connection does not change between control_hold() and control_let_go(). The child

@@ -12,8 +12,8 @@ int client_error(int code, const char *format, ...) __attribute__((format(printf
 /* Stores `err` of a lower layer as the thread's last error, and returns its code. */
 int client_error_from(const struct err *err);
 
-/* Returns the generation: it differs in every forked child. Objects store the value at their
- * creation. */
+/* Returns the generation of the process, which differs in every forked child. Objects store the
+ * value at their creation. */
 unsigned generation_now(void);
 /* Returns whether an object of this generation belongs to the parent process (L8). */
 bool generation_is_foreign(unsigned generation);

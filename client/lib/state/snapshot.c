@@ -31,8 +31,8 @@ struct agreement {
         /* print: hash of the declared tensors. All ranks have the same hash if the minimum of
          * `print` and the minimum of `negative_print` differ in the sign alone. */
         negative_print;
-    /* negative number of updates, so that the minimum gives the largest number of updates, because
-     * a late worker has counted fewer updates */
+    /* negative number of updates: the minimum over the ranks gives the largest number, because a
+     * late worker has counted fewer updates */
     int64_t negative_steps;
     int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
     int64_t rank;                /* the lowest rank has the file */
@@ -44,7 +44,7 @@ struct snapshot {
     struct gp_tensor **tensors; /* tensors with update rules, sorted by name */
     size_t count;
     gp_tensor *agreement;
-    struct agreement *ours, *least; /* memory of the job, as is `state` */
+    struct agreement *ours, *least; /* in memory of the job, like `state` */
     void *state;                    /* state of one tensor; NULL: this rank has no file */
     uint32_t root;                  /* the rank with the file; known after the first agreement */
     uint64_t print;

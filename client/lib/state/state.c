@@ -1,7 +1,7 @@
-/* Copies states of tensors with update rules between lanes and memory. gp_job_read() reads them for
- * one rank, through the coordinator. gp_save() and gp_restore() transfer them in rounds of all
- * ranks, tensor by tensor. Owns the connection of a read. Never delays the end of a job. README:
- * L90, L91. */
+/* Copies states of tensors with update rules between lanes and memory. gp_job_read() reads states
+ * for one rank, through the coordinator. gp_save() and gp_restore() transfer states in rounds of
+ * all ranks, tensor by tensor. Owns the connection of a read. Never delays the end of a job.
+ * README: L90, L91. */
 #include "client/lib/state/state.h"
 
 #include "client/lib/round/push_pull.h"

@@ -155,7 +155,7 @@ static int begin_be_over(const struct beginning *b)
 
 /* Sends one more record than this rank's shares need. When this last record is complete, all ranks
  * have the previous record. If the rank left earlier, the other ranks might repeat the previous
- * record without this rank, and its last shares would return to the deal. */
+ * record without this rank, and the rank's last shares would return to the deal. */
 static int begin_send_last(const struct beginning *b, const struct deal_step *step)
 {
     int error = begin_send(b, step, false);
@@ -178,10 +178,10 @@ static int begin_end_last(const struct beginning *b)
     return BEGIN_GOES_ON;
 }
 
-/* Makes the only round of `end`. The lanes store the number of this round, from which a worker that
- * enters after all other ranks have left learns that the training was finished. The wait is short,
- * because a worker in the middle of its entry does not push `end`. Without this round the late
- * worker gets -EOWNERDEAD. */
+/* Makes the only round of `end`. The lanes store the number of this round. By this number, a worker
+ * that enters after all other ranks have left detects that the training was finished. The wait is
+ * short, because a worker in the middle of its entry does not push `end`. Without this round the
+ * late worker gets -EOWNERDEAD. */
 static int begin_mark_end(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -210,8 +210,8 @@ static enum steps_phase begin_find_phase(const struct job_steps *s)
     return is_entered && s->sum.late_are_level ? STEPS_CARRY : STEPS_NEXT;
 }
 
-/* Handles the record on a rank without the state: compares its rounds with those of the members,
- * because a late worker must have entered all tensors before this step. */
+/* Handles the record on a rank without the state: compares the number of its rounds with the
+ * members' number, because a late worker must have entered all tensors before this step. */
 static int begin_hear_late(const struct beginning *b)
 {
     struct job_steps *s = b->steps;

@@ -1,4 +1,4 @@
-/* Sets the weights and the deal of a job, which frees weights and deal at its end. */
+/* Sets the weight and the deal of a job. Weight and deal are freed at the end of the job. */
 #include "client/lib/declare/declare.h"
 
 #include "client/lib/job/tensor.h"
@@ -85,8 +85,8 @@ static int check_batch(const struct gp_job *job, const gp_deal *deal)
                             job->name, deal->batch, deal->batch_per_worker);
     if (deal->share_least > batch || deal->share_least > deal->samples)
         return client_error(-EINVAL,
-                            "job '%s': a deal of %" PRIu64 " samples with a batch of %u has no "
-                            "share of %u samples, its share_least; raise the batch",
+                            "job '%s': the deal has %" PRIu64 " samples and a batch of %u, but "
+                            "share_least is %u; lower share_least, or raise the batch",
                             job->name, deal->samples, batch, deal->share_least);
     return 0;
 }

@@ -21,8 +21,8 @@ uint32_t carry_giver(const struct deal_record *record)
     return lowest;
 }
 
-/* Writes the words of the deal at the giver. If the giver has no memory for the words, it sends
- * zeros, and the sum is 0 as after the loss of a giver. */
+/* Writes the words of the deal at the giver. A giver without memory for the words sends zeros: then
+ * the sum is 0, as after the loss of a giver. */
 static void exchange_prepare(struct gp_job *job)
 {
     struct job_steps *s = job->steps;

@@ -101,7 +101,7 @@ def parse():
 
 def share_of(images, digits, rank, workers):
     """Returns every workers-th image, so that all ranks have the same number of images. A rank with
-    more steps than the others would wait for them until its deadline."""
+    more steps than the other ranks would wait for these ranks until its deadline."""
     whole = len(digits) // workers * workers
     if not whole:
         sys.exit(f'digits.py: --images {len(digits)}, expected at least one for each of the '
@@ -125,7 +125,7 @@ def train(net, model, options):
 def main():
     options = parse()
     torch.manual_seed(SEED)
-    # DDP needs this process group at set-up; no gradient uses it
+    # DDP needs this process group at set-up; gradients do not use the group
     dist.init_process_group('gloo')
     net = make_model()
     model = nn.parallel.DistributedDataParallel(net)

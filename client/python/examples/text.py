@@ -69,7 +69,7 @@ def batches(text, length, batch_size, random):
 
 @torch.no_grad()
 def write(net, text, count, random):
-    """Returns the text's first characters and `count` generated ones, as numbers."""
+    """Returns the text's first character and `count` generated characters, as numbers."""
     written = text[:1].view(1, 1)
     for _ in range(count):
         scores = net(written[:, -net.length:])[:, -1]
@@ -86,8 +86,8 @@ def mean_of_ranks(value):
 
 
 def train(model, options, parts):
-    """Trains with Adam. The rate rises at first and falls to the end. Prints the mean loss of all
-    ranks."""
+    """Trains with Adam. The rate first rises, and then falls until the end. Prints the mean loss of
+    all ranks."""
     optimizer = torch.optim.AdamW(model.parameters(), options.lr)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, options.lr, options.steps)
     total, count = 0.0, 0

@@ -6,8 +6,8 @@
 
 Values are float32, contiguous, in CPU memory: torch tensors, numpy arrays or other writable
 buffers, of any shape. Time-outs are in ms; 0 is GRADPOOL_TIMEOUT_MS, or a minute. Every call may
-raise GradpoolError or one of its kinds (errors.py). Objects may be used from any thread, one
-Request from one thread at a time; none of them in a forked child."""
+raise GradpoolError or one of its kinds (errors.py). Any thread may use an object, but only one
+thread at a time a Request; no object works in a forked child."""
 import collections
 import ctypes
 import errno
@@ -43,7 +43,7 @@ def connect(endpoint=None, transport=None, interface=None, connect_timeout_ms=0)
 
 
 def default_timeout_ms(otherwise=DEFAULT_TIMEOUT_MS):
-    """Returns the time-out in milliseconds for the argument 0. `otherwise`: result without
+    """Returns the time-out in milliseconds that an argument of 0 means. `otherwise`: result without
     GRADPOOL_TIMEOUT_MS."""
     return int(os.environ.get('GRADPOOL_TIMEOUT_MS') or otherwise)
 
@@ -84,11 +84,11 @@ class Client(Owned):
                           limit of the service and the tenant. The strictest of the three counts
           workers_max     largest number for Job.resize(); None: `workers`
           on_worker_loss  "fail", or "continue": the job continues without a lost rank
-          durability      "replica" stores a copy of parameters and moments on another aggregator,
-                          "worker" in workers' memory, so that they survive a lane; "none": no copy;
-                          None: the default of the service
+          durability      place of a copy of parameters and moments, which survives the loss of a
+                          lane: "replica" (another aggregator), "worker" (workers' memory), "none"
+                          (no copy); None: the default of the service
           backup          a gradpool.Backup or its rule, such as "static:12": rounds close without
-                          the slowest ranks; with durability "none". None: rounds wait for all"""
+                          the slowest ranks; needs durability "none". None: rounds wait for all"""
         name = name or os.environ.get('GRADPOOL_JOB')
         if rank is None or workers is None:
             _, rank, workers = job_from_environment()
@@ -129,8 +129,8 @@ Members = collections.namedtuple('Members', 'version wanted ranks')
 
 
 class Tensor:
-    """A declared tensor of a job; made by Job.declare(). Every use of it after undeclare(), or
-    after the end of the job, raises an error."""
+    """A declared tensor of a job; made by Job.declare(). Every use of the Tensor after undeclare(),
+    or after the end of the job, raises an error."""
     __slots__ = ('job', 'name', 'elements', 'dtype', 'ranks', 'handle')
 
     def __init__(self, job, name, elements, dtype, ranks, handle):
@@ -193,7 +193,7 @@ class Job(Owned):
 
     def resize(self, workers, timeout_ms=0):
         """Changes the number of workers: ranks below `workers` may join, all others have to leave
-        (members().wanted). Returns when all of them have done so. Timeout names late ranks; the
+        (members().wanted). Returns when they have joined and left. Timeout names late ranks; the
         resize is valid until the next one. Main threads in the loop of a Run use Run.resize()."""
         if self.has_deal and threading.current_thread() is threading.main_thread():
             raise mismatch(f'resize() of {self} in the main thread, whose steps other workers wait '
@@ -256,8 +256,8 @@ class Job(Owned):
         return list(self._tensors.values())
 
     def undeclare(self, tensor):
-        """Removes a tensor on this worker, after its rounds whose Requests were dropped. No other
-        thread may push it meanwhile. GradpoolError (EBUSY): a Request of the tensor is open.
+        """Removes a tensor on this worker. Waits first for rounds whose Requests were dropped. No
+        other thread may push the tensor. GradpoolError (EBUSY): a Request of the tensor is open.
         Timeout: a dropped round is open; the tensor stays."""
         self._rounds.await_dropped([self._known(tensor)], self.client._timeout_ms)
         self.remove(tensor)
@@ -277,9 +277,9 @@ class Job(Owned):
 
     def alloc(self, size):
         """Returns a writable buffer of `size` bytes with undefined values, for torch.frombuffer()
-        or numpy.frombuffer(). Lanes on this host read gradients in it without a copy, and write
-        results to it unless a result replaces its gradient. The memory exists as long as a tensor
-        or array uses it, also after the job. GradpoolError: ENOMEM, ENOSPC, EMFILE."""
+        or numpy.frombuffer(). Lanes on this host read gradients in the buffer without a copy, and
+        write results to it, unless a result replaces its gradient. The memory exists as long as a
+        tensor or array uses it, also after the job. GradpoolError: ENOMEM, ENOSPC, EMFILE."""
         size = number(size, 'bytes', SIZE_MAX)
         with self._using() as handle:
             return self._lent.take(handle, size)
@@ -302,10 +302,10 @@ class Job(Owned):
         tensor     a Tensor, or the name of one
         gradient   the values of this worker; do not write to them until the request is done
         result     destination of the result; None: the gradient's memory
-        operation  "mean", "sum", "min", "max" or "product", the same on every worker. Of W workers
-                   a "gather" has a result of W times the tensor's elements (None: not wanted
-                   here), an "all-to-all" a gradient and a result of that size, a "reduce-scatter"
-                   a gradient of that size and a result of the tensor's"""
+        operation  "mean", "sum", "min", "max" or "product", the same on every worker. With W
+                   workers "gather" has a result of W times the tensor's elements (None: not wanted
+                   here), "all-to-all" a gradient and a result of this length, "reduce-scatter" a
+                   gradient of this length and a result of the tensor's length"""
         number_of = _number_of(operation)
         tensor, loan = self._known(tensor), Loan()
         try:
@@ -328,8 +328,8 @@ class Job(Owned):
         the mean of the gradients; every rank gets the new parameters.
 
         parameters  destination of the new parameters; None: the gradient's memory
-        settings    of rank 0, for this step, named as in torch.optim: lr, weight_decay, momentum,
-                    dampening, betas, eps; settings of other ranks are ignored. Without settings,
+        settings    settings of this step, named as in torch.optim: lr, weight_decay, momentum,
+                    dampening, betas, eps. Those of rank 0 are used. Without settings,
                     an elastic job uses those of the tensor's last step"""
         return self.update_group([(tensor, gradient, parameters)], **settings)
 
@@ -423,7 +423,7 @@ class Job(Owned):
             raise
 
     def _begins(self, round_, begin, is_last_try=False):
-        """Returns False for a tensor whose last round is open, unless the try is the last one."""
+        """Begins the round. False: a last round is open; the last try then raises an error."""
         with self._using() as job:
             self._rounds.raise_dropped()
             for tensor in round_.tensors:
@@ -458,16 +458,16 @@ class Job(Owned):
             check(lib.gp_job_tell_loss(handle, float(loss)))
 
     def end_round(self, loss=float('nan'), timeout_ms=0):
-        """Ends this rank's round in a job with backup workers, after one push of each tensor: an
-        update() with settings on every rank, or a push_pull(); and before its wait(). Returns an
-        EndOfRound when the round's results, equal on all ranks that have them, are in place."""
+        """Ends this rank's round in a job with backup workers. Called after one push of each tensor
+        (update() with settings on every rank, or push_pull()), and before the wait(). Returns an
+        EndOfRound when the results are in place, which all ranks with this round have in common."""
         loss, timeout_ms, ends = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), []
         self._round_calls.run(lambda handle: ends.append(end_round(handle, loss, timeout_ms)) or 0)
         return ends[0]
 
     def next_round(self, timeout_ms=0):
         """Fetches the sums of the next round that closed without this rank, into the results of
-        its last push_pull(). Returns False if no round is left: only then, push again."""
+        its last push_pull(). Returns False if no round is left; push again only then."""
         timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
         return self._round_calls.run(lib.gp_round_next, timeout_ms) == 1
 
@@ -555,7 +555,7 @@ class Job(Owned):
 
     def _known(self, tensor):
         """Returns the Tensor of this job for a Tensor or a name. Raises an error for a tensor of
-        another job and for an undeclared one, whose handle would crash the library (Y7)."""
+        another job and for an undeclared tensor, whose handle would crash the library (Y7)."""
         if not isinstance(tensor, Tensor):
             if tensor not in self._tensors:
                 raise mismatch(f"tensor '{tensor}' has not been declared in {self}; call "

@@ -3,9 +3,9 @@
     gradpool.ddp.attach(model, compression=gradpool.codecs.TopK(0.01))
 
 A codec encodes and decodes gradients. A Feedback stores the unsent part of each gradient (the
-residual) by name, and counts rounds. Codes of OneBit, TopK and Dithering cannot be added. They are
-gathered, and every rank decodes them and adds the values in rank order, to the same bits (Y17).
-RandomK sends the same places on every rank, so the service computes the mean.
+residual) by name, and counts rounds. Codes of OneBit, TopK and Dithering cannot be added. Such
+codes are gathered; every rank decodes them and adds the values in rank order, so all ranks have the
+same bits (Y17). RandomK sends the same places on every rank, so the service computes the mean.
 
     OneBit     a sign for each element, and the mean of the absolute values (Seide et al. 2014;
                Karimireddy et al. 2019, error feedback)
@@ -111,7 +111,7 @@ class _Sparse(Codec):
 
 
 def _largest(sizes, count):
-    """Returns the places of the `count` largest values; NaN counts as larger than all. A sample
+    """Returns the places of the `count` largest values; NaN counts as the largest value. A sample
     gives a bound below the largest values. Only values above the bound are compared exactly, which
     needs a seventh of the time."""
     sample = sizes[::_SAMPLE_STEP]
@@ -276,8 +276,8 @@ class Feedback:
                 total /= numpy.float32(workers)
 
     def residual(self, name):
-        """Returns the residual of the tensor: values that no push has sent yet; None: there are
-        none."""
+        """Returns the residual of the tensor: values that no push has sent yet; None: there are no
+        such values."""
         return self._residuals.get(name)
 
     def state_dict(self):

@@ -95,8 +95,8 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
       backup      "static:3": each round closes at its third gradient, and later gradients are
                   dropped. "auto": the service decides when a round closes. Or a gradpool.Backup.
                   Loop over batches(); the job has this model alone. None: rounds wait for all
-      step        with backup, a function such as scheduler.step: batches() calls it once for each
-                  round on every rank. Without optimizer= it applies the means in .grad
+      step        with backup, a function such as scheduler.step, which batches() calls once for
+                  each round on every rank. Without optimizer= it applies the means in .grad
 
     Rank and number of workers are those of the model's process group. Raises GradpoolError."""
     if not isinstance(model, torch.nn.parallel.DistributedDataParallel):
@@ -238,9 +238,9 @@ class Attachment:
             raise self.failure
 
     def restore(self, path):
-        """Restores a snapshot (`job.snapshot(path)`): the lanes get its state, and the model its
-        parameters. A snapshot contains all models of the job. So every rank calls this method for
-        each model with an optimizer, before it trains."""
+        """Restores a snapshot (`job.snapshot(path)`): the lanes get the saved state, and the model
+        gets the saved parameters. A snapshot contains all models of the job. So every rank calls
+        this method for each model with an optimizer, before the training."""
         if not isinstance(self._way, Stepping):
             raise mismatch('restore() of a model whose script makes the steps: lanes have no state '
                            'of this model; torch.save() its parameters and its optimizer')
@@ -248,21 +248,23 @@ class Attachment:
 
     def batches(self, loader, rounds):
         """With backup workers: yields batches of the loader until the job has made `rounds` further
-        rounds. The loop ends after the same round on every rank. The loader begins again when it
-        ends, after set_epoch() of its sampler. Each body calls backward() once, and batches() calls
-        the attached optimizer's step() and the function step of attach()."""
+        rounds. The loop ends after the same round on every rank. When the loader ends, batches()
+        calls set_epoch() of its sampler, and begins the loader again. Each body calls backward()
+        once, and batches() calls the attached optimizer's step() and the function step of
+        attach()."""
         return self._rounds_of('batches()').batches(loader, rounds)
 
     def tell_loss(self, loss):
         """With backup workers: sets the loss of this rank's batch, before its backward(). The rules
-        "dbw" and "adasync" need it; without losses "adasync" keeps its first number of
+        "dbw" and "adasync" need losses; without losses "adasync" keeps its first number of
         gradients."""
         self._rounds_of('tell_loss()').loss = float(loss)
 
     def settle(self):
         """With backup workers: returns when all ranks have called this method and have the
-        parameters of the same round. Call it behind a loop over batches(), before validation.
-        Mismatch: ranks have different rounds or parameters; the text names the ranks."""
+        parameters of the same round. Call settle() after a loop over batches(), and before
+        validation. Mismatch: ranks have different rounds or parameters; the text names the
+        ranks."""
         self.check()
         self._rounds_of('settle()').settle()
 
@@ -385,7 +387,7 @@ class Attachment:
 
     def _means_of(self, bucket):
         """Returns the object that starts the means of a bucket; each layout of DDP has one. The
-        bucket's buffer is stored with it, so that no other layout gets the same address."""
+        bucket's buffer is stored with the object, so that no other layout gets the same address."""
         known, means = self._buckets.get(bucket.index(), (None, None))
         if bucket.buffer().is_sparse:
             return Full(self._tensors[id(bucket.parameters()[0])])
@@ -443,7 +445,8 @@ class _Push:
     failure; its memory stays lent until the job is left.
 
     land             called at the end of the round; returns the tensor for DDP, like `buffer`
-    is_limited       whether the push has a deadline; with backup workers the round's end has it
+    is_limited       whether the push has a deadline; with backup workers only the end of the
+                     round has a deadline
     is_seen_through  whether the end of backward() waits for the push; False if backward() does
                      not reach its end"""
 

@@ -343,7 +343,7 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
 
     def _exchange(self, what, tensor, outputs, inputs):
         """Sends block i of the inputs to rank i, and receives block i of the outputs from rank i.
-        The two ranks both know which blocks are empty."""
+        Both ranks of a transfer know whether the block is empty."""
         check_alike([inputs[self.rank()]], outputs[self.rank()], what)
         parts, finishes = [], []
         for peer, (output, given) in enumerate(zip(outputs, inputs)):
@@ -423,8 +423,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
         return Part(slot, lambda of: crossing.begin(lambda: begin(of, sent, landing)), crossing)
 
     def _slot(self, names, carrier, elements=None):
-        """Returns the Slot of a tensor as long as the carrier, or of `elements`. If the declaration
-        fails, the group fails, because other ranks have declared the tensor."""
+        """Returns the Slot of a tensor with the carrier's length, or with `elements` elements. If
+        the declaration fails, the group fails, because other ranks have declared the tensor."""
         return self._declared(lambda: names.slot(
             carrier.dtype, carrier.numel() if elements is None else elements))
 

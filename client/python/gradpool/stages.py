@@ -185,8 +185,8 @@ class Stage:
             self._has_ended = True
 
     def _finish(self):
-        """Ends the stage unless the loop has ended it. A script's own loop cannot follow a change
-        of the working ranks."""
+        """Ends the stage, unless the loop over steps() has ended the stage. Raises Mismatch if the
+        stage continues with other ranks, because the script's loop is over."""
         if self._has_ended:
             return
         self._pass_border()

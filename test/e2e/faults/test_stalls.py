@@ -11,7 +11,7 @@ ELEMENTS = 100000
 TRIES = 5
 PROGRESS = re.compile(
     r'level=info who="client" msg="job \'stall\' rank 0: (\d+) rounds in (\d+) iterations; since '
-    r'the line before (\S+) rounds/s, (\S+) MiB/s pushed, (\d+) % of the time waited"')
+    r'the previous line: (\S+) rounds/s, (\S+) MiB/s pushed, (\d+) % of the time waited"')
 
 
 class Stalls(unittest.TestCase):

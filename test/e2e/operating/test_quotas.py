@@ -108,7 +108,8 @@ class Shares(unittest.TestCase):
         late = service.worker('late', 0, 1, '--rounds', '3',
                               environment={**evil, 'GRADPOOL_TRANSPORT': 'shm'})
         self.assertNotEqual(late.wait(), 0)
-        self.assertIn("refuses rank 0 of job 'late': its tenant has its share", late.text())
+        self.assertIn("refuses rank 0 of job 'late': the tenant already uses its share",
+                      late.text())
 
 
 if __name__ == '__main__':

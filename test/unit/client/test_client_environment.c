@@ -143,7 +143,7 @@ static void one_process_beside_several_is_refused(void **state)
         fixture_set("WORLD_SIZE", "1");
         set_all(launches[i].variables);
         failed(gp_job_spec_from_environment(&spec), -EINVAL, "WORLD_SIZE is 1", "is alone",
-               "one of several", "GRADPOOL_RANK", launches[i].variables[1][0], NULL);
+               "so several processes run", "GRADPOOL_RANK", launches[i].variables[1][0], NULL);
         fixture_set("GRADPOOL_RANK", "0");
         fixture_set("GRADPOOL_SIZE", "1");
         expect(0, 1);

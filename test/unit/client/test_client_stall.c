@@ -212,8 +212,8 @@ static void progress_is_reported_and_adds_up(void **state)
     }
     assert_int_equal(sscanf(line,
                             "2 job 'job' rank 0: %" SCNu64 " rounds in %" SCNu64
-                            " iterations; since the line "
-                            "before %lf rounds/s, %lf MiB/s pushed, %lf %% of the time waited",
+                            " iterations; since the previous "
+                            "line: %lf rounds/s, %lf MiB/s pushed, %lf %% of the time waited",
                             &rounds, &iterations, &rate, &mib, &waited),
                      5);
     assert_in_range(iterations, 2, done);

@@ -135,8 +135,9 @@ static void weights_and_deals_outside_their_limits_are_refused(void **state)
            ": a deal with batch 4 and batch_per_worker 2; set one of them to 0", NULL);
     deal = usual;
     deal.share_least = 5;
-    failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL, ": a deal of 10 samples with ",
-           " has no share of 5 samples, its share_least; raise the batch", NULL);
+    failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL,
+           ": the deal has 10 samples and a batch of 4, but share_least is 5; lower share_least, ",
+           "or raise the batch", NULL);
     deal = usual;
     deal.prefetch = 65;
     failed(gp_deal_declare(jobs[0], &deal, NULL, 0, NULL), -EINVAL,

@@ -10,9 +10,9 @@ from .operations import Operation
 
 
 class Mailbox:
-    """The receives of one tag and size that have begun. Their Operations use this object as their
-    group. A receive has no deadline, because perhaps no caller ever waits for the message. A failed
-    receive does not fail other operations.
+    """The receives of one tag and size that have begun. In their Operations this object takes the
+    place of the group. A receive has no deadline, because perhaps no caller ever waits for the
+    message. A failed receive does not fail other operations.
 
     begin  function of (mailbox, source): starts a receive, returns its Operation and its memory"""
     timeout_s, failure = math.inf, None
@@ -51,8 +51,9 @@ class Mailbox:
 
 
 class Claim(Operation):
-    """A receive from one of `sources`. The completion thread completes it. `unload`(message) copies
-    the message to its destination; `crossing` moves the message to the device."""
+    """A receive from one of `sources`. The completion thread completes the receive.
+    `unload`(message) copies the message to its destination; `crossing` moves the message to the
+    device."""
 
     def __init__(self, group, what, mailbox, sources, result, crossing, unload):
         super().__init__(group, what, (), result)

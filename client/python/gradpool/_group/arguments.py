@@ -32,7 +32,7 @@ def _name_of(operation):
 
 def arithmetic(operation, tensor):
     """Returns the service's name of a reduction. Raises Mismatch if the tensor's dtype does not
-    allow it."""
+    allow the reduction."""
     name = _of(_ARITHMETIC, operation)
     if name is None:
         offered = ', '.join(_name_of(one) for one, _ in _ARITHMETIC)

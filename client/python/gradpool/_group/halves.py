@@ -2,9 +2,10 @@
 
 torch's C++ code holds only the C++ half of a Work and later calls a method of its Python half. If
 the Python half was freed, torch waits for ever. This module therefore holds each finished operation
-until torch has called it. torch does not report whether it still refers to a Work. So this module
-holds the last RECENT operations with their results. Older operations, and operations with several
-results, are held without results, as long as one of their results is referenced."""
+until torch has called its method. torch does not report whether a Work is still in use. So this
+module holds the last RECENT operations with their results. Older operations, and operations with
+several results, are held without their results, as long as the script references one of the
+results."""
 import collections
 import weakref
 

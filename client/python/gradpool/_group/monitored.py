@@ -1,8 +1,8 @@
 """torch.distributed.monitored_barrier(): a barrier whose error names the missing ranks.
 
 Every rank sends rank 0 a message. Rank 0 waits for all messages and then sends each present rank
-the list of missing ranks. If the list is not empty, all ranks raise an error. Its first words are
-those of gloo, because scripts may search for them."""
+the list of missing ranks. If the list is not empty, all ranks raise an error. The error begins with
+gloo's words, because scripts may search for these words."""
 import contextlib
 import datetime
 import errno
@@ -20,9 +20,9 @@ _ANSWER_S = 1.0     # time for rank 0 to inform the other ranks, added to the ti
 
 
 def pass_barrier(group, timeout_s, names_all):
-    """Returns when all ranks of `group` have called this function. If a rank has not called it
-    within `timeout_s`, raises an error and fails the group (Y9). names_all: the error names all
-    missing ranks, not only the first."""
+    """Returns when all ranks of `group` have called this function. If a rank has not called the
+    function within `timeout_s`, raises an error and fails the group (Y9). names_all: the error
+    names all missing ranks, not only the first."""
     try:
         if group.rank() == 0:
             _watch(group, timeout_s, names_all)

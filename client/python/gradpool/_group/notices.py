@@ -9,7 +9,7 @@ from ..errors import GradpoolError
 
 class Notices:
     """Text exchange of `count` ranks of a job. `members`: as in Job.declare(). A text has at most 4
-    * `words` bytes. Several threads may call find() and leave(): one of them gets the texts."""
+    * `words` bytes. Several threads may call find() and leave(): only one thread gets the texts."""
 
     def __init__(self, job, name, members, count, words):
         self._job, self._name, self._members = job, name, members

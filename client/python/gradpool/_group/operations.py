@@ -7,8 +7,8 @@ once.
     Operation  called Work by torch: some Parts, and a function that is called when all of them have
                ended
 
-The thread that waits for an operation completes it. If no thread waits, but a Future or a queued
-Part depends on the operation, the completion thread completes it (_process.completion)."""
+The thread that waits for an operation completes the operation. If no thread waits, but a Future or
+a queued Part depends on the operation, the completion thread does this (_process.completion)."""
 import collections
 import contextlib
 import datetime
@@ -30,8 +30,8 @@ from .._tensors.lengths import FIRST, FIRST_BYTES, Habits, Pool
 from ..errors import error_of, GradpoolError, mismatch, overdue, Timeout
 from . import halves, unattended
 
-# Maximum number of tensors that a sequence of operations keeps declared, and of their bytes. Each
-# tensor has staging memory.
+# Maximum number, and maximum bytes, of the tensors that a sequence of operations keeps declared.
+# Each tensor has staging memory.
 NAMES_MAX = 256
 BYTES_MAX = 512 << 20
 # The completion thread waits this much longer than the operation's deadline.
@@ -126,15 +126,15 @@ class Names:
 
 
 class Slot:
-    """A declared tensor, and the Parts that need a round of it. The first Part has a round, the
-    others wait."""
+    """A declared tensor, and the Parts that need a round of this tensor. The first Part has a
+    round, the others wait."""
 
     def __init__(self, tensor, size):
         self.tensor, self.size = tensor, size
         self.parts = collections.deque()
 
     def end(self):
-        """Undeclares the tensor. Returns False if a round of it is still open."""
+        """Undeclares the tensor. Returns False if a round of the tensor is still open."""
         if self.parts:
             return False
         try:

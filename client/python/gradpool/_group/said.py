@@ -27,8 +27,8 @@ class Said:
         return every, told.replace(' ', '-')
 
     def _part(self, told):
-        """Returns the part with the description. At its end it raises Mismatch if the ranks
-        differ."""
+        """Returns the part with the description. At the end of its round the part raises Mismatch
+        if the descriptions differ."""
         if self._slot is None:
             made = self._job.declare(f'{self._path}/(said)', _WORDS, 'int32', ranks=self._ranks)
             self._slot = Slot(made, 4 * _WORDS)

@@ -2,7 +2,7 @@
 
 A script may ignore the return value of all_reduce(async_op=True). The result must still be written.
 A group holds its operations until they are over. A thread of this module checks all groups from
-time to time, and hands old operations without a waiting thread to the completion thread
+time to time, and hands old operations for which no thread waits to the completion thread
 (_process.completion). A new operation wakes this thread only if the thread sleeps (Y74)."""
 import os
 import threading

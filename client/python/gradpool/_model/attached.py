@@ -78,7 +78,8 @@ class Place:
         return self._job is None or self._job.is_left()
 
     def close(self):
-        """Undeclares the tensors, and leaves the job unless another model is attached to it."""
+        """Undeclares the tensors, and leaves the job unless another model is attached to the
+        job."""
         membership = self._membership
         if self._give_back() and membership is not None:
             membership.release()
@@ -91,8 +92,8 @@ class Place:
             membership.dropped.append(self)
 
     def _give_back(self):
-        """Marks the place as closed. Returns False if it was closed before, or belongs to the
-        parent process."""
+        """Marks the place as closed. Returns False if the place was closed before, or belongs to
+        the parent process."""
         if self._process != os.getpid() or self._job is None:
             return False
         _gone.put((self._job, self.tensors))

@@ -21,8 +21,8 @@ from ..errors import disagreement, mismatch, Timeout
 # A wait that may be longer than this runs in another thread, so that the calling thread can handle
 # a Ctrl-C.
 _BRIEF_MS = 100
-# Maximum number of executions of a loop's body without a gradient. More raise an error, because the
-# loop would never end.
+# Maximum number of executions of a loop's body without a gradient. Beyond this number an error is
+# raised, because the loop would never end.
 _IDLE_MOST = 1000
 
 
@@ -192,9 +192,9 @@ class BackupRounds:
                            'of the DistributedDataParallel model in each body')
 
     def _catch_up(self, last):
-        """Completes a backward(): calls the optimizer's step(), unless the script has called it,
-        and the script's function `step` once for each round. Fetches missed means up to round
-        `last`."""
+        """Completes a backward(). Calls the optimizer's step(), unless the script has called
+        step(). Calls the script's function `step` once for each round. Fetches missed means up to
+        round `last`."""
         self._way.end_step()
         while self._stepped < self.number or self._takes_next(last):
             self._stepped += 1
@@ -233,8 +233,8 @@ class BackupRounds:
 
 
 class _Batches:
-    """Batches of a loader, pass after pass. A second loop over the same loader continues the pass
-    of the first loop. A loop over another loader drops the kept batches."""
+    """Batches of a loader, pass after pass. A second loop over the same loader continues where the
+    first loop ended. A loop over another loader drops the batches of put_back()."""
 
     def __init__(self):
         self._loader, self._left, self._kept = None, iter(()), []

@@ -78,7 +78,8 @@ def _offsets(bucket):
 
 
 def pieces_of(bucket, flat):
-    """Returns the gradients of a bucket whose values are in `flat`, in any memory."""
+    """Returns the gradients of a bucket as parts of `flat`, which holds its values in any
+    memory."""
     size = bucket.buffer().element_size()
     return [flat[offset // size:][:gradient.numel()].view(gradient.shape)
             for offset, gradient in zip(_offsets(bucket), bucket.gradients())]
@@ -97,10 +98,10 @@ class Copied:
 
 
 class Moved:
-    """Gradients in one half of `flat`. DDP's views are moved to this half when they are first seen.
-    Lanes write the means to the other half, and the views are then moved to that half. Both halves
-    have one storage: DDP compares storages and then copies nothing. If DDP does copy, it reads from
-    the start of the storage, so `flat` has a separate storage."""
+    """Gradients in one half of `flat`. DDP's views are moved to this half when start() first gets
+    them. Lanes write the means to the other half, and the views are then moved to that half. Both
+    halves have one storage: DDP compares storages and then copies nothing. If DDP does copy, DDP
+    reads from the start of the storage, so `flat` has a separate storage."""
 
     def __init__(self, bucket, parts, flat):
         self._tensors, self._now = _tensors_of(parts), 0

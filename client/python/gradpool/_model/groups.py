@@ -38,7 +38,7 @@ def _told(ranks):
 
 
 class Limit:
-    """Deadline of a model's bucket, and the setting that raises it.
+    """Deadline of a model's bucket, and the setting that raises this deadline.
 
     timeout_ms  from the script; 0: GRADPOOL_TIMEOUT_MS, or the timeout of the process group"""
 

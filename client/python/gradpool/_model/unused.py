@@ -1,4 +1,4 @@
-"""Detects parameters without a gradient on any rank, as find_unused_parameters=True does. PyTorch
+"""Detects parameters that have a gradient on no rank, as find_unused_parameters=True does. PyTorch
 does not change such parameters, but lanes update them with a gradient of zeros. With weight decay,
 momentum or step counts the results differ (Y114)."""
 from ..errors import mismatch

@@ -22,9 +22,9 @@ class Backup:
     dropped.
 
       rule       "static:12" closes each round at its 12th gradient. "auto" decides at each gradient
-                 whether the next one is worth its time; "dbw" and "blind" choose a number before
-                 each round; "adasync:2" begins with 2 gradients, and waits for more gradients as
-                 the loss falls
+                 whether the next gradient is worth its time. "dbw" and "blind" choose a number
+                 before each round. "adasync:2" begins with 2 gradients, and waits for more
+                 gradients as the loss falls
       least      fewest gradients of a round; None: 2
       absence    number of missed rounds after which rounds wait for the rank; "never": rounds do
                  not wait. None: 64, and "never" for static

@@ -188,8 +188,8 @@ _PROTOTYPES = {
 
 def places():
     """Yields the possible paths of the library. First GRADPOOL_LIBRARY, then the folder of this
-    package, then the installed library or that of the build folder. The last path is the plain
-    name, which the loader looks up."""
+    package, then the installed library or the library in the build folder. The last path is the
+    plain name, which the loader looks up."""
     named = os.environ.get('GRADPOOL_LIBRARY')
     if named:
         return [named]

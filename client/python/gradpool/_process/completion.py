@@ -3,7 +3,7 @@ started at the first item.
 
 An item has two methods:
 
-    waits_for()   the Request that the item needs now; None: it needs the end of another item
+    waits_for()   the Request that the item needs now; None: another item must end first
     is_over()     completes the item if possible; False: the item is not complete. Never blocks
 
 The thread sleeps in the library, in the wait of the first item that has a Request. The thread

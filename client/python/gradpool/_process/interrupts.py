@@ -21,7 +21,7 @@ _of_torch = torch.autograd.backward
 
 
 def put_off(function):
-    """Decorates a function that the C++ code of torch's engine calls, and whose exceptions this
+    """Decorates a function that the C++ code of torch's engine calls, and whose exceptions the C++
     code replaces."""
     _codes.add(function.__code__)
     return function
@@ -57,8 +57,8 @@ def _is_put_off(frame):
 
 
 def let_through():
-    """Called while a step waits for other ranks. PATIENCE_S after a Ctrl-C it runs the script's
-    handler, which raises an exception."""
+    """Called while a step waits for other ranks. PATIENCE_S after a Ctrl-C, this function runs the
+    script's handler, which raises an exception."""
     handler = signal.getsignal(signal.SIGINT)
     if isinstance(handler, _Handler) and threading.current_thread() is threading.main_thread():
         handler.let_through(PATIENCE_S)

@@ -1,5 +1,5 @@
 """The name of the job of a torch.distributed group. Rank 0 of the group writes a new name to
-torch's store, and the other ranks read it (Y111).
+torch's store, and the other ranks read the name (Y111).
 
 Counting the former jobs of the process would not work. Such counts differ if a pool (Ray, Spark)
 has replaced one of the processes, or if one rank has tried to join twice."""

@@ -11,8 +11,8 @@ import os
 
 import torch
 
-# The engine begins with the newest step. To run an older step it drops all newer steps. This step
-# is older than all steps of a script, so its run drops all others.
+# The engine begins with the newest step. To run an older step, the engine drops all newer steps.
+# _oldest is older than all steps of a script, so running _oldest drops all others.
 _oldest = torch.zeros((), requires_grad=True) * 1
 _process = os.getpid()
 

@@ -1,6 +1,6 @@
 """Jobs that the package joins for a script. All callers in this process with the same name and
 endpoint share one Membership, because a process has one rank in a job. The process leaves the job
-when the last caller releases it, or at its end (Y24)."""
+when the last caller releases it, or when the process ends (Y24)."""
 import errno
 import gc
 import multiprocessing.util

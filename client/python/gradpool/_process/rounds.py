@@ -22,7 +22,7 @@ _collecting = threading.RLock()
 
 class Request:
     """A round in progress. If the script drops the Request, the round continues: its buffers are
-    kept until the end (Y2), and the completion thread ends it (Y11)."""
+    kept until the end (Y2), and the completion thread ends the round (Y11)."""
     __slots__ = ('_round',)
 
     def __init__(self, round_):

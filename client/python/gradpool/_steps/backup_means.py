@@ -103,7 +103,7 @@ class BackupMeans:
                            'optimizer.step()')
 
     def take_next(self, timeout_ms):
-        """Fetches the mean of the next round that closed without this rank into .grad. Returns
+        """Fetches into .grad the mean of the next round that closed without this rank. Returns
         False if no such round is left."""
         if not self._job.next_round(timeout_ms):
             return False

@@ -105,9 +105,8 @@ class Kept:
         """Called on all ranks before a step. Lanes get the parameters of rank 0's model and, if the
         script has loaded a state, the moments of rank 0's optimizer.
 
-        first  parameters of the first push of the step. If another rank has no change, it
-               pushes these parameters while this rank transfers them, and the service reports
-               the mismatch"""
+        first  parameters of the first push of the step. A rank without a change pushes these
+               parameters while this rank transfers them, and the service reports the mismatch"""
         ours = {id(one) for one in first}
         chunks = [list(first), *_chunks([one for one in self._tensors if id(one) not in ours])]
         counts = None

@@ -22,12 +22,13 @@ from .untouched import Untouched
 from .written import Written
 
 _KINDS = torch.optim.SGD, torch.optim.Adam, torch.optim.AdamW
-# Options that change the arithmetic; no rule of the service has them. `foreach` and `fused` change
-# only the order of work.
+# Options that change the arithmetic; no rule of the service has such an option. `foreach` and
+# `fused` change only the order of work.
 _NOT_OFFERED = 'amsgrad', 'maximize', 'differentiable', 'capturable'
 _EMBEDDINGS = torch.nn.Embedding, torch.nn.EmbeddingBag
 _REQUIRES_GRAD = operator.attrgetter('requires_grad')
-# Attributes of step() with which schedulers mark that they count its calls, in torch 1 and torch 2.
+# Attributes that a scheduler sets on step() when the scheduler counts the calls of step(): in torch
+# 1, and in torch 2.
 _MARKS = '_with_counter', '_wrapped_by_lr_sched'
 # Runs the hooks of register_step_pre_hook() and similar functions. PyTorch 1 has no such hooks.
 _HOOKED = getattr(torch.optim.Optimizer, 'profile_hook_step', lambda step: step)
@@ -69,7 +70,7 @@ class Stepping:
     """An optimizer whose steps are done by lanes.
 
     parameters  {name: parameter} of the optimizer; the hook gets their gradients
-    frozen      {name: parameter} without a gradient on any rank; the optimizer may contain them"""
+    frozen      {name: parameter} with a gradient on no rank; the optimizer may contain them"""
 
     def __init__(self, optimizer, module, parameters, frozen):
         self._optimizer, self._kind = optimizer, type(optimizer)
@@ -116,8 +117,8 @@ class Stepping:
                            'model: give them another optimizer, or attach without the optimizer')
 
     def declare(self, job, prefix, wire):
-        """Declares the parameters. All ranks and the lanes receive the parameters of rank 0, and
-        the lanes its moments, if rank 0 has any."""
+        """Declares the parameters. All ranks and the lanes receive the parameters of rank 0. The
+        lanes also receive rank 0's moments, if there are any."""
         for rule in dict.fromkeys(self._rules):
             named = {name: one for name, one in self._parameters.items()
                      if self._rules[self._group_of[id(one)]] == rule}
@@ -146,7 +147,7 @@ class Stepping:
         crossing.land(lambda: None)
 
     def restore(self, job, path):
-        """Restores a snapshot: lanes receive its state, and the model its parameters."""
+        """Restores a snapshot: lanes receive its state, and the model receives its parameters."""
         values = {self._tensors[id(one)]: one.detach() for one in self._parameters.values()}
         crossing = crossing_of(job, *values.values())
         job.restore(path, {tensor: crossing.back(one) for tensor, one in values.items()})
@@ -248,7 +249,7 @@ class Stepping:
         self._written.forget()
 
     def _take_changes(self, bucket):
-        """Sends parameters and moments that the script has changed to the lanes."""
+        """Sends to the lanes the parameters and moments that the script has changed."""
         self._kept.take_over(bucket.parameters())
 
     def _check_trainable(self):

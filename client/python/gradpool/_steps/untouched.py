@@ -8,7 +8,7 @@ from .._tensors.contents import Contents
 class Untouched:
     """Checks the gradients of one optimizer's parameters, in each step.
 
-    without  parameters without a gradient on any rank after backward()
+    without  parameters that have a gradient on no rank after backward()
 
     The version of a tensor does not change with writes through `.data`. clip_grad_value_() writes
     in this way, and perhaps in a few steps only. So each step computes a sum over the bytes."""

@@ -26,10 +26,10 @@ _storage_of = getattr(torch.Tensor, 'untyped_storage', torch.Tensor.storage)
 
 def carrier_of(tensor, is_moved):
     """Returns a tensor with the values in the form for sending. If the tensor already has this
-    form, it is returned itself.
+    form, the result is the tensor itself.
 
     is_moved  True: only copy values. Other dtypes are then sent as bytes, padded to whole words.
-              False: compute with them. Short integers are then sent as wider ones"""
+              False: compute with them. Short integers are then sent as wider integers"""
     if tensor.layout is not torch.strided:
         raise mismatch(f'a tensor of layout {tensor.layout}; call to_dense() first')
     flat = flat_of(tensor.detach().resolve_conj().resolve_neg())
@@ -113,8 +113,8 @@ def unload(carrier, tensor, is_moved):
 
 
 def is_lendable(tensor):
-    """Returns whether the tensor's values may be in memory of a job: the tensor is long, and the
-    only one of its storage."""
+    """Returns whether the tensor's values may be in memory of a job: the tensor is long,
+    is no view, and fills its storage."""
     size = tensor.numel() * tensor.element_size()
     return (size > _SHORT_BYTES and tensor.is_cpu and tensor.layout is torch.strided
             and tensor.dtype in _NATIVE and tensor.is_contiguous() and tensor._base is None

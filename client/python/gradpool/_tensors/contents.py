@@ -10,8 +10,8 @@ _DATA_PTR = operator.methodcaller('data_ptr')
 
 
 class Contents:
-    """Values of tensors at one moment. An entry may be None. The versions are compared instead for
-    tensors on a GPU, sparse tensors and tensors with gaps in memory."""
+    """Values of tensors at one moment. An entry may be None. For tensors on a GPU, sparse tensors
+    and tensors with gaps in memory, versions are compared instead of values."""
 
     def __init__(self):
         self._tensors, self._places = [], None

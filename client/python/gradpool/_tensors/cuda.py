@@ -162,7 +162,7 @@ class Crossing:
         return room
 
     def after(self, make):
-        """Returns a function for begin(): it calls make() once, after the copy to the host."""
+        """Returns a function for begin(), which calls make() once, after the copy to the host."""
         return functools.cache(make)
 
     def begin(self, begin):

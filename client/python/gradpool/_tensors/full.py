@@ -21,7 +21,7 @@ def names_of_sparse(module):
 
 
 def elements_of(tensor):
-    """Returns the number of elements of a sparse gradient of such a tensor in dense form."""
+    """Returns the number of elements that a sparse gradient of this tensor has in dense form."""
     return tensor.numel() + tensor.shape[0]
 
 

@@ -43,7 +43,7 @@ def _parser():
 
 
 def options_of(words):
-    """Returns the options. Wrong ones end the process with status 2."""
+    """Returns the options. Wrong options end the process with status 2."""
     options = _parser().parse_args(words)
     if options.workers_max is None:
         options.workers_max = options.workers

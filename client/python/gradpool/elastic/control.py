@@ -8,7 +8,7 @@ import threading
 
 from ..errors import GradpoolError
 
-VARIABLE = '_GRADPOOL_RUNNER'   # the descriptor of the socket; no user sets it
+VARIABLE = '_GRADPOOL_RUNNER'   # has the descriptor of the socket; users do not set it
 MESSAGE_BYTES = 65536
 _RESIZE_MS = 30 * 60 * 1000
 _PLACE_S = 10   # the runner sends the place before it starts the process

@@ -1,5 +1,5 @@
-"""The gradients of a plain module in a step. All ranks push them at the end of backward(), and each
-.grad becomes the mean over the samples of the step."""
+"""The gradients of a plain module in a step. All ranks push their gradients at the end of
+backward(), and each .grad becomes the mean over the samples of the step."""
 import functools
 import weakref
 
@@ -47,7 +47,8 @@ def batch_norm_of(model):
 
 def check_averaged(parameters, model, optimizer, advice):
     """Raises Mismatch if the model or the optimizer has a parameter that requires a gradient and is
-    not in `parameters` ({name: parameter}): each worker would train its own copy."""
+    not in `parameters` ({name: parameter}): each worker would train its own copy of this
+    parameter."""
     averaged = set(map(id, parameters.values()))
     named = [(f"'{name}'", one) for name, one in model.named_parameters()]
     named += [(f'parameter {i} in group {group} of the optimizer', one)

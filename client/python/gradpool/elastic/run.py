@@ -48,7 +48,7 @@ class Run:
 
       batch_per_worker  samples of each worker in a step, instead of `batch`
       model      a module with float32 parameters on the CPU; not a DistributedDataParallel
-      optimizer  of the script, which calls its step()
+      optimizer  the optimizer of the script; the script calls its step()
       also       further objects with a state, such as schedulers: a list
       seed       of the order of the samples
       prefetch   steps that loader() may read ahead
@@ -138,7 +138,7 @@ class Run:
     # ---- loops ----
 
     def __iter__(self):
-        """Yields the steps: those of the present epoch within epochs(), otherwise all."""
+        """Yields the steps of the present epoch in a loop over epochs(), otherwise all steps."""
         while (step := self._peek()) is not None and self._epoch in (None, step.epoch):
             self._peeked = None
             self._tell_workers()
@@ -163,10 +163,10 @@ class Run:
                 callback(workers)
 
     def epochs(self):
-        """Yields the number of each epoch; a late worker begins in the open one. The script loops
+        """Yields the number of each epoch; a late worker begins in the open epoch. The script loops
         over all steps of the epoch. If a late worker gets the state after the last step of an
-        epoch, it first gets this epoch without steps: the giver's script had not finished its loop
-        body when the state was copied."""
+        epoch, the worker first gets this epoch without steps: the giver's script had not finished
+        its loop body when the state was copied."""
         if self._is_carried_past():
             self._epoch = self._carried
             yield self._carried
@@ -202,13 +202,13 @@ class Run:
 
     @property
     def stand_in(self):
-        """The indices of a step without a share."""
+        """The indices of a step in which this worker has no share."""
         return [0, 1 % self.samples]
 
     @property
     def is_first(self):
-        """Returns True on one worker: the lowest of those that share the samples. The value stays
-        after close(); False before the first share of this worker."""
+        """Returns True on one worker: the lowest worker with a share of the samples. The value
+        stays after close(); False before the first share of this worker."""
         return (self._has_shared and self._place == 0
                 and self.ending in (None, 'trained', 'closed'))
 

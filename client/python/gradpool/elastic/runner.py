@@ -102,7 +102,7 @@ class Runner:
 
     def _start(self, worker):
         if not self._alive() and not self._has_ended:
-            # the first workers, or those of a new job after the loss of all
+            # the first workers, or the workers of a new job after the loss of all workers
             self._founders = self._size = self._asked = self._wanted
         if not self._is_needed(worker.rank):
             worker.due_s = None     # the rank was removed while its start was due

@@ -14,7 +14,7 @@ _CHANGED = (('initial_lr', ('lr',)), ('max_momentum', ('momentum', 'betas')))
 def settings_of(objects, model, reports):
     """Returns {name: value} of the settings at the beginning of the script.
 
-      objects  {name: object}; those with param_groups are optimizers"""
+      objects  {name: object}; objects with param_groups are optimizers"""
     names = {id(one): name for name, one in model.named_parameters()}
     found = {'number of objects in also': len(objects) - 2, 'reports': tuple(reports)}
     for name, one in objects.items():

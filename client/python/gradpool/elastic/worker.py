@@ -14,7 +14,7 @@ from . import control
 KILL_S = 5              # time between the request to end and SIGKILL
 PAUSE_MAX_S = 60        # longest pause before a new process
 STEADY_S = 120  # a process that has run for this time, in seconds, ends a series of failures
-FAILURES_MAX = 3        # processes of a rank that may end before their first step
+FAILURES_MAX = 3        # number of processes of a rank that may end before their first step
 _PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
 
@@ -98,7 +98,7 @@ class Worker:
 
     def reap(self):
         """Called when the process has ended. Returns its exit status, negative for a signal."""
-        self.kill()     # before the wait, because the number of the group is free after it
+        self.kill()     # before wait(), after which another process group may get the number
         status = self.process.wait()
         os.close(self.pidfd)
         self.link.close()

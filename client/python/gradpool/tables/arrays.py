@@ -29,7 +29,7 @@ class Keys:
         return self._values.size
 
     def empty_rows(self):
-        """Returns (an array for one row a key, its address)."""
+        """Returns (an array with one row for each key, its address)."""
         if self._is_torch:
             torch = sys.modules['torch']
             rows = torch.empty(self.rows_shape, dtype=torch.float32, device='cpu')

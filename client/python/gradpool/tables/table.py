@@ -39,7 +39,7 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
       seed     of initial values, which depend on seed, key and element alone
       consistency  "bsp": updates after the end of each clock, always the same bits; "ssp:2": each
                push is applied on arrival, and a pull waits for ranks more than 2 clocks behind;
-               "asp": a pull never waits; None: that of the stage, and "bsp" without stages
+               "asp": a pull never waits; None: as the stage says, or "bsp" without stages
 
     Mismatch: a wrong argument, or another declaration on this rank or another one. GradpoolError:
     EOPNOTSUPP, the job or the transport serves no tables; EBUSY, a clock has ended."""
@@ -103,8 +103,9 @@ class Pull:
         self._request, self._rows = request, rows
 
     def wait(self, timeout_ms=0):
-        """Returns the rows. Timeout: the text names the ranks that have not ended the clock before;
-        call wait() again. Any other error ends the Pull, and later calls raise it again."""
+        """Returns the rows. Timeout: the text names the ranks that have not ended the previous
+        clock; call wait() again. Any other error ends the Pull, and later calls raise the error
+        again."""
         self._request.wait(timeout_ms)
         return self._rows
 
@@ -139,7 +140,7 @@ class Table:
 
     def set(self, lr, **settings):
         """Sets the settings of the updates from this clock on, named as in torch.optim. The
-        settings of the lowest rank count; settings of other ranks are only checked. Never waits.
+        settings of the lowest rank are used; settings of other ranks are only checked. Never waits.
 
           settings  weight_decay; eps with "adagrad", "adagrad-one" and "adam"; betas with "adam";
                     beta, l1 and l2 with "ftrl", which has no weight_decay. A missing value has the

@@ -84,11 +84,11 @@ class _Normalize(torch.autograd.Function):
 
 
 class SyncBatchNorm(torch.nn.modules.batchnorm._BatchNorm):
-    """Replaces torch.nn.BatchNorm1d, 2d and 3d. In training it uses mean and variance over the
-    batches of all ranks. Ranks may have batches of different sizes, or empty ones.
+    """Replaces torch.nn.BatchNorm1d, 2d and 3d. In training the layer uses mean and variance over
+    the batches of all ranks. Ranks may have batches of different sizes, or empty ones.
 
     Gradients of weight and bias are those of this rank's batch. The optimizer then averages or sums
-    them over ranks, like those of all other parameters."""
+    these gradients over ranks, like all other gradients."""
 
     def __init__(self, num_features, eps=1e-5, momentum=0.1, affine=True, track_running_stats=True,
                  process_set=global_process_set):

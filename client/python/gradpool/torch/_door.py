@@ -9,8 +9,8 @@ from ..errors import GradpoolError, mismatch
 from .process_sets import global_process_set, ProcessSet
 
 # The launcher whose variable gives the rank also gives the number of the process on its host. The
-# first set variable in the order of gradpool.h counts. Variables of other launchers do not count: a
-# Slurm batch script has number 0 on its host, and so have all processes that it starts without
+# first set variable in the order of gradpool.h is used. Variables of other launchers are not used:
+# a Slurm batch script has number 0 on its host, and so have all processes that it starts without
 # srun.
 _LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
                 'HOROVOD_RANK': 'HOROVOD_LOCAL_RANK',
@@ -72,8 +72,8 @@ class Door:
 
 
 def init(comm=None, process_sets=None):
-    """Joins the job. The environment gives its name, the service, the rank and the number of ranks
-    (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or the variables of horovodrun,
+    """Joins the job. The environment gives the job's name, the service, the rank and the number of
+    ranks (GRADPOOL_ENDPOINT, GRADPOOL_JOB; RANK and WORLD_SIZE, or the variables of horovodrun,
     bpslaunch, MPI, jsrun, Flux or Slurm). Without rank variables the job has one process. Returns
     when all ranks have joined. A second call has no effect.
 

@@ -280,7 +280,7 @@ class _Boxes(_Whole):
     has the room that its rank needs, and the number of rows of each tensor. If one rank needs more
     room, all ranks repeat the operation with larger boxes.
 
-      boxes   for each rank with its own box: the rows of each tensor
+      boxes   rows of each tensor, for each box that this rank sends: one for all, or one a rank
       models  the tensors, without rows
       found   result on the host: the rows of each tensor of each rank"""
 

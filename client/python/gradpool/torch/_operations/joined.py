@@ -41,10 +41,10 @@ class Joined:
         self._notices.declare()
 
     def find(self, call, waited_s):
-        """Returns the ranks in join(), for an operation that has waited for `waited_s`. Returns an
-        empty list unless all ranks have sent a text and ranks in join() cannot begin `call` (None,
-        or too long for a text). Ignores errors, because the operation itself raises them with more
-        details."""
+        """Returns the ranks in join(), for an operation that has waited for `waited_s`. The list is
+        empty as long as some rank has not sent a text. It is also empty if ranks in join() can
+        begin `call`; they cannot if `call` is None, or too long for a text. Ignores errors, because
+        the operation itself raises them with more details."""
         if waited_s < self._patience_s or time.monotonic() < self._next_s \
                 or not self._lock.acquire(blocking=False):
             return []

@@ -44,8 +44,8 @@ class _Rounds:
         return self._plans[key][1].rounds + is_queued
 
     def go_on(self, until=None):
-        """Begins a round of each operation without an open round, except operations that have
-        `until` rounds."""
+        """Begins a round of each operation that has no open round, except operations with `until`
+        rounds."""
         for key in self._free():
             sequence, plan = self._plans[key]
             if until is None or plan.rounds < until.get(key, 0):
@@ -61,7 +61,8 @@ class _Rounds:
                 self._open[name, text] = NamedOperation(sequence, call).start()
 
     def _learn(self, key):
-        """Adds an operation that this rank has begun for other ranks to the known operations."""
+        """Adds an operation to the known operations, after this rank has begun the operation for
+        other ranks."""
         sequence = self._asked.pop(key, None)
         if sequence is not None and key[1] in sequence.plans:
             self._plans[key] = sequence, sequence.plans[key[1]]
@@ -101,11 +102,10 @@ class _Rounds:
 
 
 def join(device=-1):
-    """Waits until all ranks have called join(). Returns the rank with the most rounds; of several
-    such ranks the highest. Until then this rank takes part in operations of other ranks with
-    neutral values. An Average still divides by the number of all ranks. Such operations are
-    allreduce, allgather and barrier, under known and new names. Any other operation raises an
-    error that names this rank.
+    """Waits until all ranks have called join(). Returns the rank with the most rounds; among equal
+    ranks, the highest. Until then this rank takes part in allreduce, allgather and barrier of other
+    ranks, under known and new names, with neutral values. An Average still divides by the number of
+    all ranks. Any other operation raises an error that names this rank.
 
       device  ignored"""
     ranks = global_process_set.sequences()
@@ -125,7 +125,7 @@ def join(device=-1):
 
 
 def _take_part(rounds, done, sets):
-    """Takes part in operations until all ranks have joined, which ends `done`."""
+    """Takes part in operations until all ranks are in join(): then the operation `done` ends."""
     while not poll(done):
         rounds.go_on()
         for ranks in sets:

@@ -126,9 +126,9 @@ class Sequence:
     # ---- order of operations ----
 
     def admit(self, operation):
-        """Called with the lock held. Begins the operation, or queues it. An operation that sends
-        words or may declare tensors must end before later operations begin, so that all ranks have
-        the same agreements at each start."""
+        """Called with the lock held. Begins the operation, or puts it into the queue. An operation
+        that sends words or may declare tensors must end before later operations begin, so that all
+        ranks have the same agreements at each start."""
         if self._holder is None:
             self._begin(operation)
         else:
@@ -384,8 +384,8 @@ class NamedOperation(Operation):
         return self._over.is_set()
 
     def rest(self, limit_ms):
-        """Waits for the present part for at most `limit_ms`. Returns False without a part, or if
-        another thread waits for it."""
+        """Waits for the present part for at most `limit_ms`. Returns False if there is no part, or
+        if another thread waits for the part."""
         if not self._borrow():
             return False
         request = self.waits_for()
@@ -428,8 +428,8 @@ class NamedOperation(Operation):
 
     def _for_joined(self):
         """Returns the description with which ranks in join() begin the operation: (name, whether
-        the script gave the name, number of the words, text, recipe). Returns None if they cannot
-        begin the operation."""
+        the script gave the name, number of the words, text, recipe). Returns None if ranks in
+        join() cannot begin the operation."""
         is_part = self._group.ranks.members is not None
         if is_part or not self._is_saying or self._has_marks or self._call.recipe is None:
             return None

@@ -104,7 +104,7 @@ class Single:
         self.brought = []       # descriptions of all ranks, if they disagree
 
     def leave(self, members):
-        """Removes members whose gradients are no longer sent, on all ranks."""
+        """Removes members whose gradients no rank sends any more."""
         self.members = [member for member in self.members if member not in members]
 
     def call(self, ranks):
@@ -152,7 +152,7 @@ class Single:
         mean is written to lent memory beside the gradient. Afterwards this memory becomes the
         gradient's memory: nothing is copied, and the next gradient is accumulated in lent memory
         (Y20). The sent tensor has its own version counter. No mean is written to a gradient before
-        the step, because Left detects writes of the script there."""
+        the step, because Left compares gradients to detect writes of the script."""
         how = self._how
         travel, known = how.compression.compress(gradient)
         room, given = lent_like(ranks.job, travel), travel.data
@@ -240,7 +240,7 @@ class Pack:
         return self._told[1]
 
     def leave(self, members):
-        """Removes members whose gradients are no longer sent, on all ranks."""
+        """Removes members whose gradients no rank sends any more."""
         self.members = [member for member in self.members if member not in members]
         self._told = None
 

@@ -43,8 +43,8 @@ class _Distributed:
             key: value for key, value in self.__getstate__().items() if key not in _OURS}
 
     def synchronize(self):
-        """Waits for all gradients before the script changes them, for example by clipping. The
-        script then calls step() in a block of skip_synchronize()."""
+        """Waits for all gradients, so that the script can then change them, for example by
+        clipping. The script then calls step() in a block of skip_synchronize()."""
         self._gradients().synchronize(_parameters_of(self))
         self._is_synchronized = True
 
@@ -191,7 +191,7 @@ def _named(optimizer, named_parameters):
 
 def _factors(op, predivide):
     """Returns (op, (before, after)). Values are divided by gradient_predivide_factor before the
-    sum. The sum is then divided by the number of ranks divided by this factor."""
+    sum. The sum is then divided by the quotient of the number of ranks and this factor."""
     if predivide == 1.0:
         return op, (1.0, 1.0)
     if op is not ReduceOp.Average:
@@ -223,11 +223,12 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
 
     named_parameters          model.named_parameters(); None: parameters are numbered
     compression               conversion of gradients for sending: a value of Compression
-    backward_passes_per_step  number of backward() calls that add up before gradients are sent
+    backward_passes_per_step  number of backward() calls whose gradients are added before sending
     op                        Average, Sum, Min, Max or Product
-    gradient_predivide_factor an Average is divided by it before the sum; by the rest after the sum
-    num_groups                as `groups`, by its former name
-    groups number of groups of gradients that are sent together, or [[parameter]]
+    gradient_predivide_factor an Average divides by this factor before the sum, and by the remaining
+                              factor after the sum
+    num_groups                former name of `groups`
+    groups                    number of groups of gradients that are sent together, or [[parameter]]
     sparse_as_dense           sparse gradients are converted to dense ones, instead of gathered
     backup                    must be None: use gradpool.ddp.attach(optimizer=, backup=)"""
     if backup is not None:

@@ -54,7 +54,7 @@ class Prepared:
         self._operation = NamedOperation(ranks.of(name), _Preparation(ranks, calls)).start()
 
     def wait(self):
-        """Raises Mismatch on all ranks that names the first different operation."""
+        """Raises a Mismatch on all ranks; its text names the first operation that differs."""
         if self._error is not None:
             raise self._error
         try:

@@ -49,7 +49,7 @@ class Gate:
             prepared.wait()
         self.how.prepared = []
         for unit in self.units:
-            # an earlier attempt has failed after it had sent the other units
+            # an earlier attempt has sent the other units, and has failed then
             if unit.handle is None:
                 unit.send()
         self.is_sent = True
@@ -335,7 +335,7 @@ class Reducer:
             unit.land()
 
     def _split(self, packs):
-        """Removes gradients that are sparse on some rank from their packs; from now on each of
+        """Removes from their packs all gradients that are sparse on some rank; from now on each of
         these gradients is sent alone. Returns their units, which have been sent."""
         mine = [member.name for pack in packs for member in pack.members if member.is_sparse]
         prefix = packs[0].members[0].gate().prefix
