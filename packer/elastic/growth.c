@@ -11,7 +11,7 @@
 #define GROWTH_PROBING 0.5 /* a job without a report grows only with at least this gain */
 /* a worker moves to another job if the gain is at least this multiple of the loss */
 #define GROWTH_EXCHANGE 1.25
-/* maximum `cap` is removed when the step time changes by this fraction */
+/* the maximum in `cap` is removed when the step time changes by this fraction */
 #define GROWTH_DRIFT 0.25
 
 /* --- gain of one more worker --- */

@@ -192,8 +192,8 @@ void profile_recall(struct profile *p, const struct profile_times *before, bool 
 
 bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
 
-/* Returns the times on the fewest lanes, with the period on all lanes: spent_ppm already contains
- * the cost of fewer lanes (R10). */
+/* Returns the times on the fewest lanes, except the period, which is the period on all lanes:
+ * spent_ppm already contains the cost of fewer lanes (R10). */
 static struct profile_times on_fewest(const struct profile *p)
 {
     struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
@@ -213,8 +213,8 @@ static struct profile_times best_known(const struct profile *p)
 }
 
 /* Returns the times for placement. Other jobs lengthen the period, but not the lane time, so the
- * present lane time is returned. The lane time on the busiest lane is that measured alone, because
- * additional lane time there counts as a longer period (L3). */
+ * present lane time is returned. The lane time on the busiest lane is the value that was measured
+ * alone, because additional lane time there counts as a longer period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

@@ -93,9 +93,10 @@ static int set_operand(void *context, const char *value, struct err *err)
     if (!o->verb)
         return err_set(err, -EINVAL, "'%s': expected add, set, list or revoke", value);
     else if (o->name || strcmp(o->verb, "list") == 0)
-        return err_set(err, -EINVAL,
-                       "'%s': one argument too many; give add, set or revoke one NAME, list none",
-                       value);
+        return err_set(
+            err, -EINVAL,
+            "'%s': one argument too many; add, set and revoke take one NAME, and list takes none",
+            value);
     else
         o->name = value;
     return 0;

@@ -42,7 +42,7 @@ struct table_talk {
     const Gradpool__Wire__TableFileReply *what;
     char *rows; /* memory of one part */
     uint64_t count;
-    uint64_t largest_key; /* of the rows of the file, in an import */
+    uint64_t largest_key; /* largest key of the rows of the file; used in an import */
 };
 
 /* ---- the command line ---- */
@@ -157,7 +157,7 @@ static int table_end(struct table_talk *t, uint64_t steps, struct err *err)
 
 /* ---- export ---- */
 
-/* Writes the next rows. Returns 1, 0 if all rows were read, or an error. */
+/* Writes the next rows. Returns 1; 0 if all rows were read before; or an error. */
 static int export_next(struct table_talk *t, struct table_file_writer *w, struct err *err)
 {
     envelope *reply = NULL;
