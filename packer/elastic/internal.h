@@ -69,7 +69,8 @@ struct pace {
 #define ROSTER_IDLE_MAX 1024 /* maximum number of studies without a job */
 
 /* Tenants stay as long as the scheduler. Studies without a job stay, too, because later trials use
- * their shape; if there are too many, the one whose last job ended first is dropped. */
+ * their shape; if there are too many such studies, the study whose last job ended first is
+ * dropped. */
 struct roster_known {
     struct roster_tenant **tenants;
     size_t tenants_count;

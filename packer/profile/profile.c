@@ -127,8 +127,9 @@ static bool update_known(struct profile *p, uint32_t limit_ppm)
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
 
-/* Returns whether period or lane time differs by a quarter from profile_use(). A change of lane
- * time below a hundredth of the period does not count, because no loss depends on it. */
+/* Returns whether period or lane time differs by a quarter from the times at the last
+ * profile_use(). A change of lane time below a hundredth of the period does not count, because no
+ * loss depends on it. */
 static bool has_drifted(const struct profile *p)
 {
     struct profile_times known = profile_known(p);

@@ -119,7 +119,7 @@ static void config_check_line(struct config_reader *c, char *buffer, int buffer_
 static char *config_next_line(char *buffer, int buffer_bytes, void *context)
 {
     struct config_reader *c = context;
-    /* fills the buffer, so that the last zero byte in it is the terminator that fgets() has
+    /* blanks fill the buffer, so that its last zero byte is the terminator that fgets() has
      * written */
     memset(buffer, ' ', (size_t)buffer_bytes);
     if (c->failed_line || !fgets(buffer, buffer_bytes, c->stream))
