@@ -163,9 +163,9 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
                   double *ret_losses);
 
 /* Computes the likely loss of each job on one lane, 0 to 1, for reports; placement uses
- * packer_losses(). If span_ns and spread_ns of a job are known, lane work that ends before its
- * computing costs nothing (L8). Other jobs get the result of packer_losses(). Errors: as for
- * packer_losses(). */
+ * packer_losses(). If span_ns and spread_ns of a job are known, lane work costs nothing if it ends
+ * before the computation of the job ends (L8). Other jobs get the result of packer_losses().
+ * Errors: as for packer_losses(). */
 int packer_predict(const char *policy, const struct packer_resident *jobs, size_t count,
                    double *ret_losses);
 

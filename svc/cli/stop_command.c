@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Longest wait for the end of the service. The coordinator waits less long for its aggregators,
+/* Longest wait for the end of the service. The coordinator's wait for its aggregators is shorter,
  * even on a host that is five times slower than usual. */
 #define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)

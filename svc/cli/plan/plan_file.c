@@ -1,5 +1,5 @@
-/* Reads tables of tensors. Owns the tensors until plan_file_free(). An unknown value is an error
- * with file and line; no value is ignored. */
+/* Reads tables of tensors. Owns the tensors until plan_file_free(). A wrong value in a row is an
+ * error with file and line. */
 #include "svc/cli/plan/plan_file.h"
 
 #include "svc/base/text.h"
