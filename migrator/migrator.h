@@ -72,13 +72,13 @@ enum migrator_action {
     MIGRATOR_A_WRITE_ROUTE,
     MIGRATOR_A_SEND_ACTIVATE, /* send ACTIVATE to the target and RELEASE to the source */
     MIGRATOR_A_SEND_ABORT,    /* send ABORT to both lanes */
-    /* the owner is lost: before the switch send ABORT to the other side; then recover */
+    /* the owner is lost: recover the task; before the switch, first send ABORT to the other side */
     MIGRATOR_A_RECOVER,
     MIGRATOR_A_FINISH,     /* the migration is over: report the result, free its state */
     MIGRATOR_A_ALLOCATE,   /* allocate memory and connections; send PREPARED or REFUSED */
     MIGRATOR_A_SEND_STATE, /* send the state to the target */
     MIGRATOR_A_INSTALL,    /* install the state; send INSTALLED or REFUSED */
-    /* accept the announcement; after ACTIVATE first accept held announcements, then send
+    /* accept the announcement; after ACTIVATE: accept all held announcements, then send
      * ACTIVATED */
     MIGRATOR_A_SERVE,
     MIGRATOR_A_HOLD,     /* store the announcement and send no answer */
@@ -98,8 +98,8 @@ struct migrator_transition {
 };
 
 /* Returns the row for (state, event). A peer may send any event: an event without a row leaves the
- * state unchanged and returns MIGRATOR_A_REFUSE. `round_is_open`, for MOVE: whether a round of the
- * task has its quorum and no commit. */
+ * state unchanged and returns MIGRATOR_A_REFUSE. `round_is_open` is used for MOVE only: whether a
+ * round of the task has its quorum, but is not committed. */
 struct migrator_transition migrator_step(enum migrator_state state, enum migrator_event event,
                                          _Bool round_is_open);
 

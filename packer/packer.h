@@ -21,11 +21,12 @@ struct packer_timing {
     uint64_t spread_ns;
     uint32_t loss_limit_ppm; /* result of packer_loss_limit_ppm(); 0: PACKER_LOSS_LIMIT_PPM */
     uint32_t spent_ppm;      /* part of the loss limit that fewer lanes have cost (R10) */
-    /* Three times at the end of a round on the busiest lane, for packer_predict() only. */
+    /* The next three fields are durations at the end of a round on the busiest lane, for
+     * packer_predict() only. */
     uint64_t span_ns; /* time from the first lane work of a round to its last; 0: unknown */
-    /* lane time of the last work of a round, since the lane last had no work of the job */
+    /* lane time of the last work of a round: the work since the lane last had no work of the job */
     uint64_t burst_ns;
-    /* time from the end of work on this lane to the end on the job's last lane */
+    /* time from the end of work on this lane to the end of work on the job's last lane */
     uint64_t slack_ns;
 };
 
@@ -162,9 +163,9 @@ int packer_losses(const char *policy, const struct packer_resident *jobs, size_t
                   double *ret_losses);
 
 /* Computes the likely loss of each job on one lane, 0 to 1, for reports; placement uses
- * packer_losses(). If span_ns and spread_ns of a job are known, lane work that ends before its
- * computing costs nothing (L8). Other jobs get the result of packer_losses(). Errors: as for
- * packer_losses(). */
+ * packer_losses(). If span_ns and spread_ns of a job are known, lane work costs nothing if it ends
+ * before the computation of the job ends (L8). Other jobs get the result of packer_losses().
+ * Errors: as for packer_losses(). */
 int packer_predict(const char *policy, const struct packer_resident *jobs, size_t count,
                    double *ret_losses);
 

@@ -100,7 +100,7 @@ struct backup_decision {
 
 enum backup_arrival {
     BACKUP_COUNTED, /* the gradient belongs to the open round */
-    BACKUP_LATE,    /* the gradient belongs to a closed round; the rank begins a new one */
+    BACKUP_LATE,    /* the gradient belongs to a closed round; the rank begins a new gradient */
 };
 
 /* The present state, for views and benches. */
@@ -166,9 +166,9 @@ bool backup_is_flying(const struct backup *backup, uint32_t rank);
 bool backup_is_counted(const struct backup *backup, uint32_t rank);
 /* Returns the number of gradients of the rank in the open round. */
 uint32_t backup_counted(const struct backup *backup, uint32_t rank);
-/* Returns the number of closed rounds since the last one with a gradient of the rank. */
+/* Returns the number of closed rounds since the last round with a gradient of the rank. */
 uint32_t backup_absence(const struct backup *backup, uint32_t rank);
-/* Returns the mean time of the rank's gradients, its scale; 0: unknown. */
+/* Returns the scale of the rank, which is the mean time of its gradients; 0: unknown. */
 double backup_scale_ns(const struct backup *backup, uint32_t rank);
 void backup_look(const struct backup *backup, struct backup_view *ret_view);
 const char *backup_rule_name(enum backup_rule rule);

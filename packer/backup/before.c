@@ -11,8 +11,8 @@ static double worth_of(const struct backup *b, uint32_t k)
                : gain_value(&b->estimates->gain, backup_step(b, k), (double)k);
 }
 
-/* Returns the k with the largest gain per time (BACKUP_BLIND: with the largest k per time); the
- * number of members if no k has a gain. */
+/* Returns the k with the largest gain per time, or for BACKUP_BLIND the k with the largest k per
+ * time. Returns the number of members if no k has a gain. */
 static uint32_t best_by_time(const struct backup *b)
 {
     uint32_t former = b->former_k ? b->former_k : b->members, best = b->members;

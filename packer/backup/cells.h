@@ -34,7 +34,8 @@ void cells_add(struct cells *cells, uint32_t before, uint32_t i, double time);
 /* Multiplies the weights of all times by `keep`, 0 to 1. */
 void cells_forget(struct cells *cells, double keep);
 /* Computes the weighted least-squares fit with time(h, i) <= time(h, i + 1) and time(h, i) >=
- * time(h + 1, i). Cost: 60 passes over the table. */
+ * time(h + 1, i). h is the number of gradients of the previous round. Cost: 60 passes over the
+ * table. */
 void cells_fit(struct cells *cells);
 /* Returns the fitted time to the i-th arrival after a round with `before` gradients. */
 double cells_time(const struct cells *cells, uint32_t before, uint32_t i);

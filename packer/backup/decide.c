@@ -12,7 +12,7 @@ static const double moments[] = {0.01, 0.02, 0.03, 0.05, 0.07, 0.1, 0.14, 0.2, 0
 /* --- expected arrivals --- */
 
 /* Returns the assumed mean time for a rank without a completed gradient: the mean over the other
- * ranks or, without any, the mean time of a round. */
+ * ranks, or the mean time of a round if no rank has completed a gradient. */
 static double usual_scale_ns(const struct backup *b)
 {
     double sum = 0, known = 0;

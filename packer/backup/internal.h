@@ -53,7 +53,7 @@ struct backup {
         measured_rounds;
     uint32_t counted, ranks_counted;
     uint32_t k,
-        former_k; /* `k` of the open round, 0: not chosen; `former_k` of the previous round */
+        former_k; /* k: for the open round, 0: not chosen; former_k: k of the previous round */
     /* running means of 1/k and of the round time over GAIN_RECENT rounds */
     double k_inverse, round_ns;
     bool has_news; /* whether a gradient has arrived since the last decision */

@@ -1,5 +1,5 @@
-/* Owns the policy `cycle`: on each lane all rounds within its longest period must fit into that
- * period (L5). A baseline. */
+/* Owns the policy `cycle`: the lane time of all rounds that begin within the longest period of a
+ * lane must fit into this period (L5). A baseline. */
 #include "packer/baseline/baseline.h"
 #include "packer/policy/policy.h"
 

@@ -6,7 +6,8 @@
 
 #include "packer/baseline/baseline.h"
 
-/* A tensor of at most a hundredth of the mean bytes of a lane is placed by the number of keys. */
+/* A tiny tensor goes to the lane with the fewest keys. A tensor is tiny if it has at most a
+ * hundredth of the mean bytes of a lane. */
 #define TINY_PARTS 100
 
 struct sized {

@@ -14,7 +14,8 @@ int policy_round_robin(struct placement *placement)
     const struct packer_request *request = placement->request;
 
     for (size_t i = 0; i < request->tensors_count; i++) {
-        /* Each term is reduced first, so that the sum does not overflow for large keys. */
+        /* Each term of the sum is reduced modulo the number of lanes, so that a large key causes no
+         * overflow. */
         uint64_t start = request->job_key % request->lanes_count;
         int error =
             put_whole(placement, i, (start + i % request->lanes_count) % request->lanes_count);

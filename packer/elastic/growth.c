@@ -11,7 +11,7 @@
 #define GROWTH_PROBING 0.5 /* a job without a report grows only with at least this gain */
 /* a worker moves to another job if the gain is at least this multiple of the loss */
 #define GROWTH_EXCHANGE 1.25
-/* maximum `cap` is removed when the step time changes by this fraction */
+/* the maximum in `cap` is removed when the step time changes by this fraction */
 #define GROWTH_DRIFT 0.25
 
 /* --- gain of one more worker --- */
@@ -147,8 +147,8 @@ static void growth_forget_bids(struct scheduler *s, size_t count)
 
 /* --- workers that move from job to job --- */
 
-/* Returns whether one worker makes the job of the bid gain enough more speed than the victim loses.
- * The pauses of both jobs are counted. */
+/* Returns whether one worker adds enough speed to the job of the bid: enough in comparison with the
+ * speed that the victim loses. The pauses of both jobs are counted. */
 static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *bid,
                             const struct roster_job *victim, double loss)
 {
@@ -158,8 +158,8 @@ static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *
            (bid->gain - loss) * growth_stay_s(bid->job, bid->workers) > paused * s->pace->resize_s;
 }
 
-/* Orders workers of running jobs to leave if other jobs gain enough more speed by using the slots
- * of these workers. */
+/* Orders workers of running jobs to leave if other jobs would gain enough speed with the slots of
+ * these workers. */
 static void growth_exchange(struct scheduler *s)
 {
     size_t count = growth_collect(s, s->bids, false);

@@ -6,7 +6,7 @@
 #include "packer/elastic/curve.h"
 #include "packer/elastic/scheduler.h"
 
-#define PACE_PROBES 31 /* the median probe time is that of this number of newest probes */
+#define PACE_PROBES 31 /* number of newest probes from which the median probe time is computed */
 
 enum roster_phase { ROSTER_PROBING, ROSTER_SILENT, ROSTER_REPORTED };
 
@@ -22,7 +22,8 @@ struct roster_history {
     uint32_t lanes_workers; /* maximum number of workers that the lanes can serve; 0: no limit */
     uint32_t cap; /* maximum number of workers, set when growth was undone (F4); 0: no maximum */
     double cap_step_s; /* step time when the cap was set */
-    /* number of workers before the last growth; 0: no growth, or its gain is measured */
+    /* number of workers before the last growth; 0: the job has not grown, or the gain was
+     * measured */
     uint32_t grown_from;
     /* step time before the last growth, and promised ratio of the speeds after and before this
      * growth */
@@ -68,7 +69,8 @@ struct pace {
 #define ROSTER_IDLE_MAX 1024 /* maximum number of studies without a job */
 
 /* Tenants stay as long as the scheduler. Studies without a job stay, too, because later trials use
- * their shape; if there are too many, the one whose last job ended first is dropped. */
+ * their shape; if there are too many such studies, the study whose last job ended first is
+ * dropped. */
 struct roster_known {
     struct roster_tenant **tenants;
     size_t tenants_count;
@@ -200,7 +202,8 @@ struct needs_walk {
     uint32_t kept;
 };
 
-/* Assigns slots to jobs below their minimum, then to overdue rests, then to the queue. */
+/* Assigns slots to jobs below their minimum, then to jobs that have rested too long, then to the
+ * queue. */
 void needs_serve(struct scheduler *s, struct needs_walk *ret_walk);
 /* Assigns slots to other resting jobs, then to the queue if the queue waited for these jobs. */
 void needs_serve_rests(struct scheduler *s, struct needs_walk *walk);

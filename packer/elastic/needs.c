@@ -187,9 +187,9 @@ static bool needs_stays_behind_rests(const struct needs_walk *walk, const struct
            !needs_probing_fits(walk, needs_missing(entry->job));
 }
 
-/* If there are enough slots of leaving workers, reserves them in one step for all jobs below their
- * minimum, overdue rests and queued jobs. Without this step many new jobs would cost one decision
- * for each slot. */
+/* If there are enough slots of leaving workers, reserves these slots in one step for all jobs below
+ * their minimum, overdue rests and queued jobs. Without this step many new jobs would cost one
+ * decision for each slot. */
 static bool needs_all_come(struct scheduler *s, struct needs_walk *walk)
 {
     uint32_t missing = 0, queued = 0;

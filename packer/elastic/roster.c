@@ -251,7 +251,7 @@ void roster_adopt(struct scheduler *s, struct roster_job *job, struct roster_slo
     job->changed_ns = s->now_ns;
 }
 
-/* Returns the slot of the highest rank of the job that is not leaving. */
+/* Returns the slot of the highest rank among the job's ranks that are not leaving. */
 static struct roster_slot *roster_highest(struct scheduler *s, const struct roster_job *job)
 {
     struct roster_slot *highest = NULL;

@@ -15,7 +15,7 @@
 #define SCHEDULER_SLOTS_MAX 65536  /* maximum number of slots of a site */
 /* maximum number of resting jobs with sleeping processes */
 #define SCHEDULER_RESTING_MAX 64
-/* a longer rest is overdue */
+/* longest rest that is not overdue */
 #define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)
 #define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000) /* longest hold time (F5) */
 /* hold time until the first report of any job (F5) */
@@ -148,8 +148,8 @@ void scheduler_destroy(struct scheduler *scheduler); /* NULL is allowed */
 int scheduler_step(struct scheduler *scheduler, const struct scheduler_event *event,
                    const struct scheduler_action **ret_actions);
 
-/* Returns the first time after the last event at which a TICK may cause a decision; UINT64_MAX:
- * none. */
+/* Returns the next time at which a TICK may cause a decision if no other event comes before;
+ * UINT64_MAX: there is no such time. */
 uint64_t scheduler_wake_ns(const struct scheduler *scheduler);
 
 int scheduler_view(const struct scheduler *scheduler, uint32_t job,

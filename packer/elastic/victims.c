@@ -134,7 +134,7 @@ static uint32_t victims_plan_rests(struct scheduler *s, const struct roster_job 
     return planned;
 }
 
-/* Cancels planned releases of workers that are unnecessary because other jobs rest. Returns the
+/* Cancels planned releases that have become unnecessary, because whole jobs rest. Returns the
  * number of workers whose release is still planned. */
 static uint32_t victims_spare(struct scheduler *s, uint32_t planned, uint32_t count)
 {

@@ -165,11 +165,12 @@ static bool exploit(struct explore *e, const struct explore_options *o, struct e
     double gain_ns = slowest_ns - explore_view_longest(view);
     if (moves == 0 || (gain_ns < stalled_ns ? gain_ns : stalled_ns) < least_ns)
         return false;
-    snprintf(d->reason, sizeof d->reason,
-             "lane %u takes %.2f ms a round, %.2f if all lanes had equal load, and a worker waits "
-             "%.2f of %.2f ms: experiment %s; pieces that move: %zu",
-             view->seen->lanes[view->slowest].id, slowest_ns / MS, even_ns / MS, stalled_ns / MS,
-             e->round.mean / MS, explore_method_name(method), moves);
+    snprintf(
+        d->reason, sizeof d->reason,
+        "lane %u needs %.2f ms a round; with equal times on all lanes, it would need %.2f ms; a "
+        "worker waits %.2f of %.2f ms: experiment %s; pieces that move: %zu",
+        view->seen->lanes[view->slowest].id, slowest_ns / MS, even_ns / MS, stalled_ns / MS,
+        e->round.mean / MS, explore_method_name(method), moves);
     try_method(e, method, moves, d);
     return true;
 }

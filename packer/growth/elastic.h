@@ -49,9 +49,9 @@ int elastic_make_room(struct elastic_job *jobs, size_t count, struct elastic_slo
                       struct elastic_slots need, uint64_t now_ns,
                       struct elastic_change *ret_changes, size_t room);
 
-/* Gives free slots to jobs, one worker or server at a time, until no job would gain from one more,
- * or `room` changes were made. Applies and appends changes as elastic_make_room() does. Returns
- * their number. */
+/* Gives free slots to jobs, one worker or server at a time, until no job would gain from another
+ * worker or server, or `room` changes were made. Applies and appends changes as elastic_make_room()
+ * does. Returns their number. */
 size_t elastic_share_out(struct elastic_job *jobs, size_t count, struct elastic_slots *free,
                          uint64_t now_ns, struct elastic_change *ret_changes, size_t room);
 

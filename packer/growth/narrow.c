@@ -1,6 +1,6 @@
-/* Owns the trials with fewer lanes: a job without other jobs on its lanes is moved to fewer lanes,
- * and back to more lanes if these are too few. The profile stores the result of a trial (R10). Must
- * never change a lane with another job. RULES.md: G12. */
+/* Owns the trials with fewer lanes: a job without other jobs on its lanes is moved to fewer lanes.
+ * If these lanes are too few, the job is moved back to more lanes. The profile stores the result of
+ * a trial (R10). Must never change a lane with another job. RULES.md: G12. */
 #include "packer/growth/decision.h"
 #include "packer/growth/internal.h"
 

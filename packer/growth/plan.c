@@ -1,5 +1,5 @@
 /* Owns the plan of moves for tasks that must leave a lane. packer_place() chooses the target of
- * each task, for one job after the other. It counts the tasks of earlier jobs at their new lanes
+ * each task, for one job after the other. Tasks of earlier jobs already count on their new lanes
  * (G5). Must never cut a task. The rules in up.c, down.c and narrow.c decide which tasks move. */
 #include "packer/growth/plan.h"
 
@@ -68,7 +68,8 @@ int scale_plan_init(struct scale_plan *plan, const struct scale_seen *seen, cons
                     uint32_t margin_ppm)
 {
     size_t tasks = seen->tasks_count + 1, lanes = seen->lanes_count + 1;
-    /* 2 * tasks parts are enough, because a move adds at most one part, and no task moves twice. */
+    /* The array `parts` needs at most two entries for each task, because a move adds at most one
+     * part, and no task moves twice. */
     *plan = (struct scale_plan){.seen = seen,
                                 .policy = policy,
                                 .margin_ppm = margin_ppm,

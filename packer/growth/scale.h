@@ -73,8 +73,8 @@ struct scale_memory {
     /* number of recent moves off a worst lane (reliefs), up to SCALE_RELIEFS_MAX (G8) */
     uint32_t reliefs;
     enum scale_stay stay;
-    /* part of the loss that other jobs cause, measured or predicted, in millionths; valid with
-     * `stay` */
+    /* part of the loss that other jobs cause, measured or predicted, in millionths; valid unless
+     * `stay` is SCALE_STAY_NOT */
     uint32_t explained_ppm;
     /* number of consecutive windows on lanes with other jobs while wants_alone is set */
     uint32_t shares;

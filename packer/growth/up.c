@@ -30,8 +30,8 @@ static void explain_opening(const struct scale_look *look, struct scale_decision
     d->job = look->wished > 0 ? look->seen->wishes[0].job : 0;
     if (look->wished > 0)
         snprintf(d->reason, sizeof d->reason,
-                 "%s: %zu; job %" PRIu64 " waits%s, for %" PRIu64
-                 " in all, and %zu lanes have no job",
+                 "%s: %zu; waiting: job %" PRIu64 "%s; lanes needed in all: %" PRIu64
+                 "; lanes without a job: %zu",
                  verb, d->lanes_count, look->seen->wishes[0].job,
                  look->seen->wishes_count > 1 ? " and others" : "", look->wished, look->empty);
     else
@@ -152,7 +152,7 @@ static void explain_relief(const struct scale_look *look, const struct scale_job
     uint32_t limit = packer_loss_limit_ppm(job->timing.loss_limit_ppm, 0, 0);
     snprintf(d->reason, sizeof d->reason,
              "job %" PRIu64 " has lost more than its limit in %" PRIu32 " windows in a row: "
-             "%.1f %% instead of %.1f %%: %s",
+             "loss %.1f %%, limit %.1f %%: %s",
              job->id, job->memory->over, job->loss_ppm / 1e4, limit / 1e4,
              d->verb == SCALE_START ? "its part of a shared lane needs another aggregator"
                                     : "its tasks on its worst lane go to other lanes");
@@ -326,7 +326,8 @@ static int begin_measure(struct scale *scale, const struct scale_job *job, struc
     d->verb = d->lanes_count ? SCALE_START : SCALE_MEASURE;
     d->job = job->id;
     snprintf(d->reason, sizeof d->reason,
-             "job %" PRIu64 " was never measured without others, and has shared lanes for %" PRIu32
+             "job %" PRIu64
+             " was never measured without other jobs, and has shared lanes for %" PRIu32
              " windows: %s",
              job->id, job->memory->shares,
              d->verb == SCALE_START ? "an aggregator starts for this measurement"
@@ -357,7 +358,7 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)
-        /* the next attempt is made after the same number of windows */
+        /* the job is tried again after as many further windows on shared lanes */
         look->seen->jobs[job].memory->shares = 0;
     scale_plan_fini(&plan);
     return error > 0 || error == -ENOMEM ? error : 0;

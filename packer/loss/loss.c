@@ -115,7 +115,7 @@ double loss_share_room_ns(const struct packer_timing *timing, double share)
     double period_ns = (double)timing->period_ns, ns = share * period_ns;
 
     if (share >= 1)
-        return 1e300; /* the share of the lane is at most 1 with any lane time */
+        return 1e300; /* any lane time is allowed, because no share of a lane is above 1 */
     return ns <= free_ns(timing) ? ns : share * (period_ns - free_ns(timing)) / (1 - share);
 }
 

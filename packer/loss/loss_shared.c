@@ -75,8 +75,8 @@ static double loss_of(const struct packer_resident *job, const struct sums *othe
 /* --- room for one more job --- */
 
 /* Returns the largest lane time with which the new job stays within its own loss limit. The waits
- * of this job are linear in its lane time. The lengthening of its own rounds beyond the free lane
- * time is linear, too (L3). */
+ * of this job grow in proportion to its lane time. Lane time beyond the free lane time lengthens
+ * its own rounds, also in proportion (L3). */
 static double own_room_ns(const struct packer_timing *job, const struct sums *met)
 {
     double limit = loss_limit(job) - LOSS_MARGIN, free_ns, slack_ns, waits;

@@ -50,8 +50,9 @@ bool parallel_is_trial(const struct parallel *p);
  * few steps. `times` is sorted in place. */
 double parallel_median(double *times, size_t count);
 /* Adds the time of a unit with `workers` workers. During a search, a time for the number of workers
- * in trial ends the trial. After the search, a time for the chosen number that has drifted begins a
- * new search. Times for other numbers of workers, and times of 0, are ignored. */
+ * in trial ends the trial. After the search, a new search begins when the time for the chosen
+ * number of workers has drifted. Times for other numbers of workers, and times of 0, are
+ * ignored. */
 void parallel_measured(struct parallel *p, uint32_t workers, double unit_ns);
 
 #endif

@@ -331,11 +331,12 @@ int placement_refuse_lanes(struct placement *placement, size_t tensor,
             "tensor %" PRIu32 " needs %" PRIu64
             " bytes on one lane, but the lane with the most free memory has only %" PRIu64 " bytes",
             id, need->memory_bytes, most_bytes);
-    return placement_refuse(placement, -ENOSPC,
-                            "tensor %" PRIu32 " needs %" PRIu64 " bytes and %" PRIu64
-                            " bytes/s of network on one lane, but lanes have at most %" PRIu64
-                            " bytes and, perhaps on another lane, %" PRIu64 " bytes/s",
-                            id, need->memory_bytes, need->nic_bytes_per_s, most_bytes, most_nic);
+    return placement_refuse(
+        placement, -ENOSPC,
+        "tensor %" PRIu32 " needs %" PRIu64 " bytes and %" PRIu64
+        " bytes/s of network on one lane; the most free memory of a lane is %" PRIu64
+        " bytes, and the most free network of a lane is %" PRIu64 " bytes/s",
+        id, need->memory_bytes, need->nic_bytes_per_s, most_bytes, most_nic);
 }
 
 static void take(uint64_t *left, uint64_t amount)
@@ -357,9 +358,9 @@ static int refuse_charge(struct placement *placement, size_t tensor, size_t lane
                                 request->tensors[tensor].id,
                                 placement_memory_left(placement, lane));
     return placement_refuse(placement, -ENOSPC,
-                            "lane %" PRIu32 " would have to move %" PRIu64
-                            " bytes/s for tensor %" PRIu32 ", but its network has only %" PRIu64
-                            " left",
+                            "lane %" PRIu32 " needs %" PRIu64
+                            " bytes/s of network for tensor %" PRIu32 ", but has only %" PRIu64
+                            " bytes/s",
                             request->lanes[lane].id, need->nic_bytes_per_s,
                             request->tensors[tensor].id, placement_nic_left(placement, lane));
 }

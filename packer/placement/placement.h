@@ -15,7 +15,8 @@
 struct placement_lane {
     uint64_t bytes;        /* bytes of all pieces on the lane, including pieces of this placement */
     uint64_t memory_bytes; /* memory left; UINT64_MAX: not limited */
-    uint64_t load_step;    /* load in steps; lanes with the same step count as equally busy */
+    /* load in steps; two lanes with the same value are treated as equally busy */
+    uint64_t load_step;
     uint64_t nic_bytes_per_s; /* bandwidth left; UINT64_MAX: not limited */
     uint64_t job_lane_ns;     /* lane time of a round of the placed job on this lane */
     bool usable;              /* whether the policy may use the lane */

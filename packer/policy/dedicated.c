@@ -53,7 +53,7 @@ static int place(struct placement *placement, const char *who, size_t lanes_min)
     if (taken < lanes_min)
         return placement_refuse(
             placement, -ENOSPC,
-            "%s needs %zu lanes without another job, but only %zu of %zu lanes are without one",
+            "%s needs %zu lanes without another job, but only %zu of %zu lanes have no other job",
             who, lanes_min, taken, request->lanes_count);
     return policy_least_loaded(placement);
 }

@@ -171,20 +171,24 @@ static int refuse(struct fit *fit, const struct cut *cut, const struct placement
         note_obstacle(fit, i, need, &o);
     say_tensor(placement, &used, &placement->request->tensors[cut->tensor]);
     say(placement, &used,
-        " needs %" PRIu64 " us of a lane a round and %" PRIu64
-        " bytes of its memory, which none of %zu lanes has",
+        " needs %" PRIu64 " us of lane time a round and %" PRIu64
+        " bytes of memory, but none of %zu lanes can take the piece",
         need->lane_ns / 1000, need->memory_bytes, placement->request->lanes_count);
     if (o.loss)
-        say(placement, &used, "; %zu over a loss limit (best %.0f us)", o.loss, o.room_ns / 1000);
+        say(placement, &used, "; lanes over a loss limit: %zu (most free time: %.0f us)", o.loss,
+            o.room_ns / 1000);
     if (o.memory)
-        say(placement, &used, "; %zu short of memory (best %" PRIu64 ")", o.memory, o.memory_bytes);
+        say(placement, &used, "; lanes short of memory: %zu (most free: %" PRIu64 " bytes)",
+            o.memory, o.memory_bytes);
     if (o.network)
-        say(placement, &used, "; %zu short of %" PRIu64 " bytes/s (best %" PRIu64 ")", o.network,
-            need->nic_bytes_per_s, o.network_bytes_per_s);
+        say(placement, &used,
+            "; lanes short of %" PRIu64 " bytes/s of network: %zu (most free: %" PRIu64 ")",
+            need->nic_bytes_per_s, o.network, o.network_bytes_per_s);
     if (o.unmeasured)
-        say(placement, &used, "; %zu with a job not measured", o.unmeasured);
+        say(placement, &used, "; lanes with an unmeasured job: %zu", o.unmeasured);
     if (o.beyond)
-        say(placement, &used, "; %zu beyond the job's %zu lanes", o.beyond, fit->lanes_max);
+        say(placement, &used, "; lanes beyond the job's maximum of %zu: %zu", fit->lanes_max,
+            o.beyond);
     return -ENOSPC;
 }
 
@@ -350,8 +354,8 @@ static void take_room(const struct fit *fit, double loss, double more_ns, double
 }
 
 /* Places all pieces again on the same lanes, with less load on the job's own lanes. The
- * distribution gets room for one more piece. `room_ns` and `wider_room_ns` are buffers with one
- * value for each lane. */
+ * distribution may exceed this load by one piece on each lane. `room_ns` and `wider_room_ns` are
+ * buffers with one value for each lane. */
 static int put_on_same_lanes(struct fit *fit, double *room_ns, double *wider_room_ns)
 {
     double *full_ns = fit->room_ns, limit = loss_limit(&fit->placement->request->timing);

@@ -127,8 +127,9 @@ static bool update_known(struct profile *p, uint32_t limit_ppm)
 
 static bool differs(uint64_t was, uint64_t is) { return is > was + was / 4 || is < was - was / 4; }
 
-/* Returns whether period or lane time differs by a quarter from profile_use(). A change of lane
- * time below a hundredth of the period does not count, because no loss depends on it. */
+/* Returns whether period or lane time differs by a quarter from the times at the last
+ * profile_use(). A change of lane time below a hundredth of the period does not count, because no
+ * loss depends on it. */
 static bool has_drifted(const struct profile *p)
 {
     struct profile_times known = profile_known(p);
@@ -192,8 +193,8 @@ void profile_recall(struct profile *p, const struct profile_times *before, bool 
 
 bool profile_knows_alone(const struct profile *p) { return p->alone.period_ns > 0; }
 
-/* Returns the times on the fewest lanes, with the period on all lanes: spent_ppm already contains
- * the cost of fewer lanes (R10). */
+/* Returns the times on the fewest lanes, except the period, which is the period on all lanes:
+ * spent_ppm already contains the cost of fewer lanes (R10). */
 static struct profile_times on_fewest(const struct profile *p)
 {
     struct profile_times known = p->fewest.period_ns ? p->fewest : p->alone;
@@ -213,8 +214,8 @@ static struct profile_times best_known(const struct profile *p)
 }
 
 /* Returns the times for placement. Other jobs lengthen the period, but not the lane time, so the
- * present lane time is returned. The lane time on the busiest lane is that measured alone, because
- * additional lane time there counts as a longer period (L3). */
+ * present lane time is returned. The lane time on the busiest lane is the value that was measured
+ * alone, because additional lane time there counts as a longer period (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

@@ -8,14 +8,14 @@
 
 #include <signal.h>
 
-/* divisor of the remaining time: a tenth is reserved for the last rounds and for the Goodbye */
+/* a tenth of the remaining time is reserved for the last rounds and for the Goodbye */
 #define RESERVE_PART 10
 #define RESERVE_MOST_NS NS_PER_S
 
 static bool is_leaving(const struct aggregator *a) { return a->leave_by_ns > 0; }
 
-/* Returns whether the process has pieces or copies. A process without pieces and copies ends
- * without a coordinator. */
+/* Returns whether the process has pieces or copies. A process without pieces and copies need not
+ * wait for an absent coordinator. */
 static bool has_anything(struct aggregator *a)
 {
     Gradpool__Wire__PieceHeld **rows = NULL;

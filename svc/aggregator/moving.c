@@ -33,7 +33,7 @@ struct release {
     bool is_behind;     /* the pieces are released after a round, not at once (A38) */
     bool is_regrouping; /* the pieces stay on this lane and continue with other ranks (A41) */
     bool is_begun;      /* lane_release() was called */
-    /* time at which ranks that do not respond are looked up; 0: this was done already */
+    /* time of the check for ranks that do not respond; 0: the check was made already */
     uint64_t late_ns;
     char text[ERR_TEXT_BYTES];
     /* number of pieces; number of frozen pieces, which are at the beginning of the list */

@@ -1,5 +1,5 @@
-/* Handles requests of the coordinator. Each request is a call to the lane that it names. The call
- * runs between two turns of this lane and has one reply. svc/lane/RULES.md: A9. */
+/* Handles requests of the coordinator. Each request names a lane and is a call to this lane. The
+ * call runs between two turns of the lane and has one reply. svc/lane/RULES.md: A9. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"

@@ -37,7 +37,8 @@ _Static_assert(sizeof(struct lane_squares) ==
                    2 * sizeof(uint32_t) + 2 * sizeof(uint64_t) + 3 * sizeof(double),
                "no padding");
 _Static_assert(sizeof(struct table_counts_row) == 11 * sizeof(uint64_t), "no padding");
-/* Maximum number of rows of pieces from one lane, which runs no turn while they are collected. */
+/* Maximum number of rows of pieces from one lane. The lane runs no turn while the rows are
+ * collected. */
 #define LANE_PIECES_MAX 65536
 /* usual bytes of counts, and usual number of tables, from one lane */
 #define LANE_COUNTS_BYTES (64u << 10)
@@ -243,8 +244,8 @@ static Gradpool__Wire__TableCounts *table_message(const struct table_counts_row 
     return message;
 }
 
-/* Adds the tables of the job. Their rows begin at `*at`, which is then set to the first row after
- * them. Returns false if memory is missing. */
+/* Adds the tables of the job, whose rows begin at `*at`. Then sets `*at` to the first row of the
+ * next job. Returns false if memory is missing. */
 static bool add_tables(const struct measurement *m, size_t *at, Gradpool__Wire__JobUse *use)
 {
     size_t count = tables_count(m), first = *at;

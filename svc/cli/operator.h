@@ -16,7 +16,7 @@ struct operator_options {
     const char *job; /* NULL: all jobs */
     int timeout_ms;  /* longest wait for the reply; 0: the default */
 };
-/* Longest wait for the reply to an order, which arrives after all moves. */
+/* Longest wait for the reply to an order. The reply arrives after all moves. */
 #define OPERATOR_PATIENCE_MS 610000
 
 /* Indexes of the first options in the table of every subcommand that connects to a running

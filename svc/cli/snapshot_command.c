@@ -64,9 +64,9 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .knobs = snapshot_knobs,
         .set = set,
         .operand = operator_set_job,
-        .before = "Writes parameters, moments and step counts of a job's tensors with update "
-                  "rules to a file on this host, all of the same iteration, while the job "
-                  "trains. Rounds of the job wait while the values are read. gp_job_restore() "
+        .before = "Writes parameters, moments and step counts to a file on this host while the "
+                  "job trains: of all tensors with an update rule, and all after the same "
+                  "iteration. Rounds of the job wait while the values are read. gp_job_restore() "
                   "reads the file. The command never leaves an incomplete file: an earlier file "
                   "of this name is replaced only by a complete one.",
         .after = "Examples:\n"

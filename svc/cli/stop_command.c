@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <time.h>
 
-/* Longer than the coordinator waits for its aggregators, even on a host that is five times slower
- * than usual. */
+/* Longest wait for the end of the service. The coordinator's wait for its aggregators is shorter,
+ * even on a host that is five times slower than usual. */
 #define END_NS (60 * NS_PER_S)
 #define LOOK_NS (10 * NS_PER_MS)
 
@@ -52,8 +52,8 @@ static void parse(int argc, char **argv, const char **ret_state_dir)
     knobs_parse(&command, argc, argv, ret_state_dir);
 }
 
-/* Drops messages until the connection ends, which it does when the service ends. Returns whether it
- * has ended. */
+/* Drops messages until the connection ends, which means that the service has ended. Returns whether
+ * the connection has ended. */
 static bool has_hung_up(struct channel *channel)
 {
     struct pollfd end = {.fd = channel_fd(channel), .events = POLLIN};

@@ -42,7 +42,7 @@ static void print_help(const struct cli_command *commands, FILE *out)
           "Start with:\n"
           "  gradpool serve                                             on a CPU node\n"
           "  GRADPOOL_ENDPOINT=gradpool://node7:7077 python3 train.py   where jobs run\n\n"
-          "`gradpool help SUBCOMMAND` says more.\n",
+          "`gradpool help SUBCOMMAND` prints the options of a subcommand.\n",
           out);
 }
 

@@ -93,9 +93,10 @@ static int set_operand(void *context, const char *value, struct err *err)
     if (!o->verb)
         return err_set(err, -EINVAL, "'%s': expected add, set, list or revoke", value);
     else if (o->name || strcmp(o->verb, "list") == 0)
-        return err_set(err, -EINVAL,
-                       "'%s': one argument too many; give add, set or revoke one NAME, list none",
-                       value);
+        return err_set(
+            err, -EINVAL,
+            "'%s': one argument too many; add, set and revoke take one NAME, and list takes none",
+            value);
     else
         o->name = value;
     return 0;
@@ -116,8 +117,8 @@ static void parse(int argc, char **argv, struct tenant_options *ret_options)
                  "  gradpool tenant add acme > acme.key     jobs: GRADPOOL_KEY_FILE=acme.key\n"
                  "  gradpool tenant add node8 --operator    for gradpool aggregator --join\n"
                  "  gradpool tenant set acme --tenant-jobs-max 4 --job-bytes-max 8G\n"
-                 "  gradpool tenant set acme --job-bytes-max default   as serve has it\n"
-                 "  gradpool tenant revoke acme             its jobs fail, at once\n\n"
+                 "  gradpool tenant set acme --job-bytes-max default   the value of serve\n"
+                 "  gradpool tenant revoke acme             its jobs fail at once\n\n"
                  "A lower quota ends no running job. A key is printed once; every user with this "
                  "key acts as the tenant. Exit code: 0 done; 1 failed; 2 a mistake on the "
                  "command line; 3 no service there."};

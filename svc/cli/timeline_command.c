@@ -23,7 +23,7 @@ const struct knob timeline_knobs[] = {
     [OPERATOR_ENDPOINT] = {OPERATOR_ENDPOINT_KNOB},
     [OPERATOR_JSON] = {"json", NULL, "print JSON instead of a sentence"},
     [TENANT] = {OPERATOR_TENANT_KNOB},
-    [OUTPUT] = {"output", "FILE", "where it goes"},
+    [OUTPUT] = {"output", "FILE", "file that is written"},
     [SECONDS] = {"seconds", "N", "duration of the recording, at most 3600 (default: 5)"},
     {0},
 };
@@ -76,9 +76,9 @@ static void parse(int argc, char **argv, struct request *ret_request)
             "Open the file with ui.perfetto.dev or chrome://tracing. The file can be read while "
             "it is written; a round takes about 560 bytes. If a process has no memory for "
             "further rounds, it drops them and counts them.\n\n"
-            "Exit code: 0 written, also if Ctrl-C or SIGTERM ended it; 1 failed, or the job or "
-            "the service ended early: the file has the rounds received until then; 2 a mistake "
-            "on the command line; 3 no service there, or no such job."};
+            "Exit code: 0 written, also if Ctrl-C or SIGTERM ended the recording; 1 failed, or the "
+            "job or the service ended early: the file has the rounds received until then; 2 a "
+            "mistake on the command line; 3 no service there, or no such job."};
     *ret_request = (struct request){.options = {.endpoint = OPERATOR_ENDPOINT_DEFAULT},
                                     .tenant = "",
                                     .for_ms = SECONDS_DEFAULT_MS};

@@ -1,5 +1,6 @@
-/* File of a timeline. Each batch is one write; afterwards the file is complete, or unchanged. Owns
- * the descriptor. timeline_picture.c creates the text. README: E1, E2. */
+/* File of a timeline. Each batch is one write, after which the file is complete. If the write
+ * fails, the file has its former contents. Owns the descriptor. timeline_picture.c creates the
+ * text. README: E1, E2. */
 #include "svc/timeline/timeline_file.h"
 
 #include "svc/timeline/timeline_picture.h"

@@ -1,5 +1,6 @@
 /* Converts timelines to trace events. Independent of the source and destination of batches. Data
- * recorded by workers may be wrong; viewers can open the file for all values. README: E3, E4. */
+ * recorded by workers may be wrong, but viewers can open the file with any values. README: E3,
+ * E4. */
 #include "svc/timeline/timeline_picture.h"
 
 #include "svc/base/text.h"

@@ -17,10 +17,11 @@
 
 #define CLOCK_CALLS 100
 #define CLOCK_BATCHES 20
-#define CLOCK_NS_MAX 300 /* more for a clock that needs a system call */
+#define CLOCK_NS_MAX 300 /* longest reading of a clock that needs no system call */
 /* start of 2024; an earlier time means that the clock was never set */
 #define WALL_LEAST_S 1704067200L
-#define FILES_LEAST 128 /* enough for a coordinator, or for an aggregator with some lanes */
+/* number of open files that a coordinator, or an aggregator with some lanes, needs */
+#define FILES_LEAST 128
 #define FILES_ENOUGH 4096
 #define SHM_ENOUGH_BYTES (UINT64_C(256) << 20)
 

@@ -5,7 +5,7 @@
 #include "svc/cli/doctor/doctor.h"
 #include "svc/fabric/shm/map/absent.h"
 
-/* enough for a coordinator, its lanes and some jobs over a network */
+/* memory that a coordinator, its lanes and some jobs over a network need */
 #define SERVICE_LEAST_BYTES (UINT64_C(64) << 20)
 
 static void check_limit(struct view_checks *checks)

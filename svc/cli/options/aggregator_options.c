@@ -30,7 +30,7 @@ const struct knob aggregator_knobs[] = {
      "instruction set of the sums: `best`, `c`, `avx2`, `avx512`; the bits are the same",
      .preset = "best", .read = knob_read_choice, OF(kernels), .is_handed = true},
     {"lane-policy", "fair|shortest|fifo",
-     "job with the next chunk: `fair` takes turns, `shortest` least work, `fifo` first ready",
+     "job that gets the next chunk: `fair`: in turn, `shortest`: least work, `fifo`: first ready",
      .preset = "fair", .read = knob_read_choice, OF(lane_policy), .is_handed = true},
     {"grant", "SECRET", "secret of a local aggregator, set by `serve` as a variable", KNOB_SECRET,
      .shown = "none", .read = knob_read_text, OF(grant)},

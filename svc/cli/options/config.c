@@ -119,7 +119,7 @@ static void config_check_line(struct config_reader *c, char *buffer, int buffer_
 static char *config_next_line(char *buffer, int buffer_bytes, void *context)
 {
     struct config_reader *c = context;
-    /* fills the buffer, so that the last zero byte in it is the terminator that fgets() has
+    /* blanks fill the buffer, so that its last zero byte is the terminator that fgets() has
      * written */
     memset(buffer, ' ', (size_t)buffer_bytes);
     if (c->failed_line || !fgets(buffer, buffer_bytes, c->stream))
@@ -158,12 +158,12 @@ static void config_fail_unknown(struct config_reader *c, const struct config_par
     const char *closest = variables_closest(name, names);
     for (size_t i = 0; i < c->parts_count; i++)
         if (&c->parts[i] != part && config_has_key(&c->parts[i], name))
-            config_fail(c, "[%s] has no key '%s'; [%s] has", part->command->part, name,
+            config_fail(c, "[%s] has no key '%s'; [%s] has this key", part->command->part, name,
                         c->parts[i].command->part);
     if (closest)
         config_fail(c, "[%s] has no key '%s'; did you mean '%s'?", part->command->part, name,
                     closest);
-    config_fail(c, "[%s] has no key '%s'; `%s --help' lists all", part->command->part, name,
+    config_fail(c, "[%s] has no key '%s'; `%s --help' lists all keys", part->command->part, name,
                 part->command->name);
 }
 

@@ -86,7 +86,7 @@ static void describe(const struct knob_command *command, struct argp_option *opt
                 (struct argp_option){.doc = command->sections[i].title, .group = i + 1};
 }
 
-static struct layers layers; /* for the only command that this process runs */
+static struct layers layers; /* option values of the one command that this process runs */
 
 static void knobs_parse_line(const struct knob_command *command, int argc, char **argv)
 {

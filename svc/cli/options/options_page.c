@@ -8,12 +8,12 @@ static const char page_head[] =
     "\n"
     "`gradpool help serve` and `gradpool help aggregator` print the same options. Each option is "
     "also an\n"
-    "environment variable, `--state-dir` is `GRADPOOL_STATE_DIR`, and a key of the [configuration\n"
-    "file](#configuration-file). The command line wins over the variable, the variable over the "
-    "file.\n"
-    "`--insecure` and `--operators` have no variable. Sizes of limits take the suffixes `K`, `M`, "
-    "`G` and\n"
-    "`T`.\n";
+    "environment variable (`--state-dir` is `GRADPOOL_STATE_DIR`) and a key of the [configuration\n"
+    "file](#configuration-file). The command line takes precedence over the variable, and the "
+    "variable\n"
+    "over the file. `--insecure` and `--operators` have no variable. Sizes of limits take the "
+    "suffixes\n"
+    "`K`, `M`, `G` and `T`.\n";
 
 static const char page_file[] =
     "\n"
@@ -41,14 +41,15 @@ static const char page_file[] =
     "  key, a second value, a wrong value, no value.\n"
     "- The file belongs to root or to the user of the process, and nobody else may write the "
     "file.\n"
-    "- `grant` is a secret and no key of the file. `insecure` and `operators` are keys.\n"
+    "- `grant` is a secret, and is not a key of the file. `insecure` and `operators` are keys.\n"
     "- Other commands read no file: give `--state-dir` to `stop` and `tenant`.\n"
     "\n"
     "Local aggregators read no file. `kernels`, `lane-policy` and `provider` of `[aggregator]` "
     "reach them\n"
     "through `serve`, and so do `GRADPOOL_KERNELS`, `GRADPOOL_LANE_POLICY` and "
     "`GRADPOOL_PROVIDER` in the\n"
-    "environment of `serve`, which win. All other values of local aggregators are those of "
+    "environment of `serve`, which take precedence. All other values of local aggregators are "
+    "those of\n"
     "`[serve]`.\n";
 
 static void page_row(const struct knob *knob, FILE *out)

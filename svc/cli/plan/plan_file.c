@@ -1,5 +1,5 @@
-/* Reads tables of tensors. Owns the tensors until plan_file_free(). An unknown value is an error
- * with file and line; no value is ignored. */
+/* Reads tables of tensors. Owns the tensors until plan_file_free(). A wrong value in a row is an
+ * error with file and line. */
 #include "svc/cli/plan/plan_file.h"
 
 #include "svc/base/text.h"
@@ -12,7 +12,7 @@
 
 #define COLUMNS_MAX 32
 #define TENSORS_MAX 300000
-#define NAME_BYTES_MAX 255 /* this maximum and the next one are also those of a declare */
+#define NAME_BYTES_MAX 255 /* a declare has this maximum and the next one, too */
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 
 enum column { NAME, ELEMENTS, DTYPE, COLUMNS };

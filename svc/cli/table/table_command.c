@@ -42,7 +42,7 @@ struct table_talk {
     const Gradpool__Wire__TableFileReply *what;
     char *rows; /* memory of one part */
     uint64_t count;
-    uint64_t largest_key; /* of the rows of the file, in an import */
+    uint64_t largest_key; /* largest key of the rows of the file; used in an import */
 };
 
 /* ---- the command line ---- */
@@ -93,11 +93,11 @@ static void table_parse(int argc, char **argv, struct table_wish *ret_wish)
             "list shows the tables of keyed rows of all jobs, or of one job: rows, memory, keys "
             "of pulls and pushes, the smallest clock, and the rank that is furthest behind.\n\n"
             "export writes keys, values and moments of a table to a file on this host while the "
-            "job trains. With consistency bsp all rows are of one clock. Otherwise each lane is "
+            "job trains. With consistency bsp, all rows are of one clock. Otherwise each lane is "
             "read between two pushes. Pushes wait meanwhile, at most 20 s. The command never "
             "leaves an incomplete file.\n\n"
-            "import stores the rows of such a file in a table of another job, with any number of "
-            "shards, that has the same dim, dtype, rule and initial values, and no rows yet. "
+            "import stores the rows of such a file in a table of another job. This table has the "
+            "same dim, dtype, rule and initial values, any number of shards, and no rows yet. "
             "Pulls and pushes wait meanwhile. If an import ends early, the job fails.",
         .after = "Examples:\n  gradpool table list words --json\n"
                  "  gradpool table export words users /backup/users.table\n"
@@ -157,7 +157,7 @@ static int table_end(struct table_talk *t, uint64_t steps, struct err *err)
 
 /* ---- export ---- */
 
-/* Writes the next rows. Returns 1, 0 if all rows were read, or an error. */
+/* Writes the next rows. Returns 1; 0 if all rows were read before; or an error. */
 static int export_next(struct table_talk *t, struct table_file_writer *w, struct err *err)
 {
     envelope *reply = NULL;

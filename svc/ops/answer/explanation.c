@@ -27,13 +27,13 @@ static void print_durability(const WIRE(JobView) * job, FILE *out)
     bool is_replica = job->durability == DURABILITY_REPLICA;
     if (!is_replica && job->durability != DURABILITY_WORKER)
         return;
-    fprintf(out, "durability: %s, parameters and moments have a copy %s",
+    fprintf(out, "durability: %s, a copy of parameters and moments is %s",
             durability_name(job->durability),
             is_replica ? "on another aggregator" : "in a worker's memory");
     if (job->use && job->use->states)
-        fprintf(out, ": %u of %u", job->use->copied, job->use->states);
+        fprintf(out, ": %u of %u pieces", job->use->copied, job->use->states);
     if (job->use && job->use->empty)
-        fprintf(out, ", %u have no state (never set, or failed)", job->use->empty);
+        fprintf(out, ", %u pieces need no copy (never set, or failed)", job->use->empty);
     fputc('\n', out);
 }
 
@@ -59,7 +59,8 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
         fprintf(out, ", lane time %.3f ms", (double)job->lane_ns / 1e6);
     fputc('\n', out);
     if (job->feedback_ns)
-        fprintf(out, "first results %.3f s after it arrived\n", (double)job->feedback_ns / 1e9);
+        fprintf(out, "first results %.3f s after the job arrived\n",
+                (double)job->feedback_ns / 1e9);
     if (job->period_ns && job->alone_period_ns)
         fprintf(
             out,
@@ -71,7 +72,7 @@ static void print_figures(const WIRE(ExplainedJob) * explained, FILE *out)
     if (job->is_predicted)
         fprintf(out, "predicted by sharing %.1f %%, ", job->predicted_loss_ppm / 1e4);
     else
-        fputs("predicted by sharing: nothing yet, ", out);
+        fputs("predicted by sharing: not known yet, ", out);
     if (job->loss_limit_ppm)
         fprintf(out, "loss limit %.1f %%\n", job->loss_limit_ppm / 1e4);
     else

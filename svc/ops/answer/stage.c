@@ -15,8 +15,8 @@ int stage_print(const struct view_stage *stage, FILE *out)
         return -ENOMEM;
     text_disarm(tamed);
     fprintf(out,
-            "stage: %s, number %" PRIu64 ", %u worker%s (%s), since %.1f s, begun %.3f ms after "
-            "the stage before\n",
+            "stage: %s, number %" PRIu64 ", %u worker%s (%s), begun %.1f s ago, %.3f ms after "
+            "the end of the previous stage\n",
             tamed, stage->number, stage->workers, text_plural(stage->workers), stage->choice,
             (double)stage->age_ns / 1e9, (double)stage->hand_over_ns / 1e6);
     free(tamed);

@@ -146,7 +146,7 @@ void page_losses(const double *losses, size_t count, FILE *out)
     size_t jobs[PAGE_LOSS_BINS], most = 1;
     fputs("<h2>Losses of jobs</h2>\n", out);
     if (count == 0) {
-        fputs("<p class=\"quiet\">It is not known of any job yet.</p>\n", out);
+        fputs("<p class=\"quiet\">No loss is known yet.</p>\n", out);
         return;
     }
     page_count_losses(losses, count, jobs);
@@ -164,7 +164,7 @@ void page_events(const struct view_event *events, size_t count, FILE *out)
 {
     fputs("<h2>Moves and growth</h2>\n", out);
     if (count == 0) {
-        fputs("<p class=\"quiet\">None is known.</p>\n", out);
+        fputs("<p class=\"quiet\">No move and no growth is known.</p>\n", out);
         return;
     }
     fputs("<div class=\"wide\"><table id=\"events\"><thead><tr><th>at</th>"

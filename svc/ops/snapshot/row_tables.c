@@ -1,5 +1,5 @@
 /* Copies tables of keyed rows from a message. A copy is one block of memory. The largest clock of a
- * copy is never below the minimum clock, even if the message has such values. */
+ * copy is never below the minimum clock, even if the message has wrong values. */
 #include "svc/ops/snapshot/row_tables.h"
 
 #include "svc/channel/table_spec.h"

@@ -58,7 +58,7 @@ static void print_service(const struct snapshot *s, const char *version, FILE *o
           "Cores that the service has allocated: one for each "
           "lane.",
           s->cores.allocated);
-    plain(out, "cores_used", "gauge", "CPU seconds that all lanes use a second.", s->cores.used);
+    plain(out, "cores_used", "gauge", "CPU seconds per second that all lanes use.", s->cores.used);
     plain(out, "cores_dedicated", "gauge",
           "Cores of dedicated servers for the same jobs: one for each worker, none for a job of "
           "one worker.",
@@ -131,11 +131,10 @@ static const struct lane_metric lane_metrics[] = {
     {"lane_queue_seconds_total", "counter",
      "Time that rounds of pieces waited for their first chunk on a lane.", lane_queue},
     {"lane_handling_seconds_total", "counter",
-     "Time in which rounds of a job were being summed or could have been, summed over the lane's "
-     "jobs.",
+     "Time in which rounds of a job were ready or in progress, summed over the lane's jobs.",
      lane_handled},
     {"lane_stalled_seconds_total", "counter", "Time that workers waited for a lane.", lane_stalled},
-    {"lane_rounds_total", "counter", "Rounds of pieces that a lane has done.", lane_rounds},
+    {"lane_rounds_total", "counter", "Rounds of pieces that a lane has completed.", lane_rounds},
     {"lane_taken_bytes_total", "counter", "Gradient bytes that a lane has read.", lane_bytes},
     {"lane_memory_bytes", "gauge", "Memory that a lane has allocated.", lane_memory},
     {"lane_memory_limit_bytes", "gauge", "Memory that a lane may allocate.", lane_memory_max},

@@ -39,7 +39,7 @@ static const struct rank_metric {
     {"job_rank_counted_rounds_total", "counter", "Rounds with a gradient of the rank.",
      rank_counted},
     {"job_rank_dropped_rounds_total", "counter",
-     "Rounds without a gradient of the rank, because it came late.", rank_dropped},
+     "Rounds without a gradient of the rank, because the gradient came late.", rank_dropped},
     {"job_rank_gradient_seconds", "gauge", "Mean time of a rank's gradients in recent rounds.",
      rank_scale},
 };

@@ -30,7 +30,7 @@ static const struct table_metric {
     {"table_pushed_keys_total", "counter", "Gradients of rows from pushes.", table_pushed},
     {"table_minimum_clock", "gauge", "Smallest clock of the ranks.", table_minimum},
     {"table_largest_clock", "gauge", "Largest clock of the ranks.", table_largest},
-    {"table_behind_rank", "gauge", "Lowest rank at the smallest clock, if another is ahead.",
+    {"table_behind_rank", "gauge", "Lowest rank at the smallest clock, if another rank is ahead.",
      table_behind},
 };
 

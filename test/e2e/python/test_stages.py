@@ -463,8 +463,8 @@ class Views(Case):
         self.assertGreater(stage['hand_over_ns'], 0)
         for command in 'jobs', 'explain':
             self.assertRegex(service.ask(command, name).stdout,
-                             r'stage: sgd, number 1, 2 workers \(fixed\), since [0-9.]+ s, begun '
-                             r'[0-9.]+ ms after the stage before')
+                             r'stage: sgd, number 1, 2 workers \(fixed\), begun [0-9.]+ s ago, '
+                             r'[0-9.]+ ms after the end of the previous stage')
         explained = json.loads(service.ask('explain', name, '--json').stdout)
         self.assertEqual(explained['jobs'][0]['stage']['name'], 'sgd')
         self.assertEqual(together(stages, lambda stage: next(stage, None)), [None] * 3)

@@ -98,7 +98,7 @@ static void a_lane_that_is_kept_from_its_core_is_slow(void **state)
         j.on[0].core_wait_ns += LOOK_ROUNDS * 40 * NS_PER_MS;
         look(&j, 60, 10, 10);
     }
-    assert_non_null(strstr(rig_last_event(rig, "explore"), "takes 41.00 ms a round"));
+    assert_non_null(strstr(rig_last_event(rig, "explore"), "needs 41.00 ms a round"));
 }
 
 static void pieces_leave_a_slow_lane_as_a_task_of_their_own(void **state)

@@ -334,7 +334,7 @@ static void the_losses_of_ended_jobs_count_while_they_are_listed(void **state)
     before.loss_ppm = 70000;
     struct snapshot *old = rig_snapshot(&before), *now = rig_snapshot(&after);
     char *text = page_of(now, &history);
-    has(text, "It is not known of any job yet.");
+    has(text, "No loss is known yet.");
     free(text);
     ended_look(&history.ended, old, now);
     text = page_of(now, &history);
@@ -344,7 +344,7 @@ static void the_losses_of_ended_jobs_count_while_they_are_listed(void **state)
     for (size_t i = 0; i < 2; i++)
         history.ended.jobs[i].at_s -= ENDED_KEPT_S + 1;
     text = page_of(now, &history);
-    has(text, "It is not known of any job yet.");
+    has(text, "No loss is known yet.");
     free(text);
     snapshot_destroy(old);
     snapshot_destroy(now);

@@ -281,7 +281,7 @@ static void an_explained_job_has_the_time_of_its_first_results(void **state)
     free(text);
     job.feedback_ns = 1234567890;
     PRINT(text, ops_explain_text, &reply);
-    has(text, "first results 1.235 s after it arrived\n");
+    has(text, "first results 1.235 s after the job arrived\n");
     free(text);
     PRINT(text, ops_explain_json, &reply);
     has(text, "\"feedback_ns\": 1234567890,");

@@ -35,7 +35,7 @@ struct fleet {
     uint32_t workers;
     uint32_t lanes_max;
     uint64_t next_job;
-    char reason[256];
+    char reason[512];
 };
 
 /* Makes a fleet of parked lanes. */

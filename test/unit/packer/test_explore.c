@@ -397,9 +397,10 @@ static void reasons_have_lane_times_and_the_decision(void **state)
     w.speed[2] /= 4;
     while ((d = look(&w, moves)).verb != EXPLORE_MOVE)
         assert_string_equal(d.reason, "the window continues");
-    assert_string_equal(d.reason,
-                        "lane 3 takes 40.00 ms a round, 12.31 if all lanes had equal load, and "
-                        "a worker waits 40.00 of 70.00 ms: experiment even; pieces that move: 11");
+    assert_string_equal(
+        d.reason, "lane 3 needs 40.00 ms a round; with equal times on all lanes, it would need "
+                  "12.31 ms; a worker waits 40.00 of 70.00 ms: experiment even; pieces that "
+                  "move: 11");
     carry_out(&w, &d, moves);
     while ((d = look(&w, moves)).verb == EXPLORE_NOTHING) {
     }

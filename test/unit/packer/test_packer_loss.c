@@ -182,8 +182,8 @@ static void a_lane_over_its_limit_or_not_measured_gets_no_piece(void **state)
     f->lanes[1].state = PACKER_LANE_OPEN;
     f->lanes[1].jobs = 1;
     fleet_tensor(f, 0);
-    fleet_refuse(f, "shared", -ENOSPC, "1 over a loss limit (best 0 us)");
-    assert_non_null(strstr(f->reason, "1 with a job not measured"));
+    fleet_refuse(f, "shared", -ENOSPC, "lanes over a loss limit: 1 (most free time: 0 us)");
+    assert_non_null(strstr(f->reason, "lanes with an unmeasured job: 1"));
     free(f);
 }
 
@@ -225,7 +225,7 @@ static void memory_is_that_of_the_lane_and_of_its_node(void **state)
     assert_int_equal(fleet_lane_of(&plan, 1), 2);
     packer_plan_fini(&plan);
     f->tensors[0].state_bytes = 8000; /* includes moments */
-    fleet_refuse(f, "shared", -ENOSPC, "3 short of memory (best 7999)");
+    fleet_refuse(f, "shared", -ENOSPC, "lanes short of memory: 3 (most free: 7999 bytes)");
     fleet_refuse(f, "least-loaded", -ENOSPC,
                  "the lane with the most free memory has only 7999 bytes");
     fleet_refuse(f, "hash", -ENOSPC, "but has only 7999 bytes");
@@ -254,8 +254,9 @@ static void network_is_that_of_the_lane_and_of_its_node(void **state)
     assert_int_equal(fleet_lane_of(&plan, 1), 2);
     packer_plan_fini(&plan);
     f->lanes[2].nic_bytes_per_s = 99999;
-    fleet_refuse(f, "shared", -ENOSPC, "3 short of 100000 bytes/s (best 99999)");
-    fleet_refuse(f, "hash", -ENOSPC, "its network has only 99999 left");
+    fleet_refuse(f, "shared", -ENOSPC,
+                 "lanes short of 100000 bytes/s of network: 3 (most free: 99999)");
+    fleet_refuse(f, "hash", -ENOSPC, ", but has only 99999 bytes/s");
     f->lanes[0].nic_bytes_per_s = f->lanes[1].nic_bytes_per_s = 50000;
     fleet_refuse(f, "least-loaded", -ENOSPC, "100000 bytes/s of network on one lane");
     free(f);
@@ -312,13 +313,13 @@ static void no_job_gets_more_lanes_than_it_may_have(void **state)
 
     for (size_t i = 0; i < 9; i++)
         fleet_tensor(f, 80 * MS);
-    fleet_refuse(f, "shared", -ENOSPC, "4 beyond the job's 8 lanes");
+    fleet_refuse(f, "shared", -ENOSPC, "lanes beyond the job's maximum of 8: 4");
     f->workers = 9;
     plan = fleet_plan(f, "shared");
     assert_int_equal(plan.shares_count, 9);
     packer_plan_fini(&plan);
     f->lanes_max = 3;
-    fleet_refuse(f, "shared", -ENOSPC, "9 beyond the job's 3 lanes");
+    fleet_refuse(f, "shared", -ENOSPC, "lanes beyond the job's maximum of 3: 9");
     f->lanes[10].job_bytes = 4; /* this lane was opened by an earlier call */
     f->lanes[10].state = PACKER_LANE_OPEN;
     f->tensors_count = 3;
@@ -338,11 +339,12 @@ static void a_refusal_names_the_scarce_resource_and_the_missing_amount(void **st
     f->lanes[2].nic_bytes_per_s = 7;
     f->lanes[3].jobs = 1;
     fleet_tensor(f, 40 * MS)->wire_bytes = 1000;
-    fleet_refuse(f, "shared", -ENOSPC,
-                 "tensor 1000 needs 40000 us of a lane a round and 4000 bytes of its memory, which "
-                 "none of 4 lanes has; 1 over a loss limit (best 8333 us); 1 short of memory (best "
-                 "100); 1 short of 10000 "
-                 "bytes/s (best 7); 1 with a job not measured");
+    fleet_refuse(
+        f, "shared", -ENOSPC,
+        "tensor 1000 needs 40000 us of lane time a round and 4000 bytes of memory, but none "
+        "of 4 lanes can take the piece; lanes over a loss limit: 1 (most free time: 8333 "
+        "us); lanes short of memory: 1 (most free: 100 bytes); lanes short of 10000 "
+        "bytes/s of network: 1 (most free: 7); lanes with an unmeasured job: 1");
     free(f);
 }
 

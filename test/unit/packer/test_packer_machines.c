@@ -54,7 +54,7 @@ static void a_machine_with_smt_is_filled_core_by_core(void **state)
                      /* four jobs that each use a tenth of a lane lose 3.1 %, plus the margin */
                      64 * 4);
     assert_int_equal(fleet_lanes_open(f), 64);
-    assert_non_null(strstr(f->reason, "64 over a loss limit"));
+    assert_non_null(strstr(f->reason, "lanes over a loss limit: 64"));
     free(f);
     cores_destroy(cores);
 }
@@ -89,7 +89,7 @@ static void jobs_avoid_a_node_without_memory(void **state)
     for (size_t i = 0; i < f->lanes_count; i++)
         assert_int_equal(f->lanes[i].residents_count, i < 1 || i >= 32 ? 4 : i < 2);
     assert_int_equal(f->nodes[0].memory_bytes, 3999);
-    assert_non_null(strstr(f->reason, "31 short of memory (best 3999)"));
+    assert_non_null(strstr(f->reason, "lanes short of memory: 31 (most free: 3999 bytes)"));
     free(f);
     cores_destroy(cores);
 }

@@ -308,7 +308,7 @@ static void dedicated_is_refused_when_too_few_lanes_are_free(void **state)
     f->request.workers = 3;
     f->lanes[1].jobs = 1;
     fixture_refuse(f, "dedicated", -ENOSPC,
-                   "needs 3 lanes without another job, but only 2 of 3 lanes are without one");
+                   "needs 3 lanes without another job, but only 2 of 3 lanes have no other job");
     f->request.workers = 0;
     fixture_refuse(f, "dedicated", -EINVAL, "no workers");
     fixture_free(f);

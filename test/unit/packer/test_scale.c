@@ -37,7 +37,7 @@ static void a_waiting_job_gets_lanes_in_the_same_window(void **state)
     pool_put(p, 0, 30 * MS);
     wish(p, 4);
     pool_tick(p);
-    pool_expect(p, SCALE_OPEN, "job 900 waits, for 4 in all");
+    pool_expect(p, SCALE_OPEN, "waiting: job 900; lanes needed in all: 4");
     /* two parked lanes open, because a third lane has no job */
     assert_int_equal(p->last.lanes_count, 2);
     pool_tick(p);
@@ -112,7 +112,7 @@ static void a_job_above_its_limit_in_three_consecutive_windows_is_relieved(void 
     pool_tick(p);
     pool_expect(p, SCALE_RELIEVE,
                 "job 101 has lost more than its limit in 3 windows in a row: "
-                "8.0 % instead of 5.0 %");
+                "loss 8.0 %, limit 5.0 %");
     assert_int_equal(p->last.lane, 10);
     assert_int_equal(p->last.lanes_count, 1);
     assert_int_equal(p->tasks[1].lane, 1);

@@ -17,7 +17,7 @@ static void a_sharing_job_never_measured_alone_gets_a_lane_without_a_job(void **
 {
     struct pool *p = together(2);
     assert_int_equal(pool_until(p, SCALE_MEASURE), 3);
-    pool_expect(p, SCALE_MEASURE, "job 100 was never measured without others");
+    pool_expect(p, SCALE_MEASURE, "job 100 was never measured without other jobs");
     assert_int_equal(p->last.lanes_count, 1);
     pool_obey(p);
     assert_int_equal(p->tasks[0].lane, 1);
