@@ -219,8 +219,8 @@ def judge(number, name, files, limits):
 
 
 def tightened(text, files, limits):
-    """Returns the text of the limits file with lower numbers. A row that its pattern makes
-    unnecessary is removed."""
+    """Returns the text of the limits file with lower numbers. A row is removed if the limit of a
+    pattern makes the row unnecessary."""
     better = {name: compare(MEASURES[name](files), limits[name])[1] for name in MEASURES}
     kept = []
     for line in text.split('\n'):

@@ -22,7 +22,7 @@ struct mem_network_options {
 
 /* Creates a network whose clock is at 0. -EINVAL: delay_min_ns > delay_max_ns. */
 int mem_network_create(const struct mem_network_options *options, struct mem_network **ret_network);
-/* Called after all its fabrics have been closed. NULL is fine. */
+/* Frees the network; the caller has closed all fabrics of the network before. `n` may be NULL. */
 void mem_network_destroy(struct mem_network *n);
 
 uint64_t mem_network_now_ns(const struct mem_network *n);

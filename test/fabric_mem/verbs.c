@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* fabric_read() fills the caller's memory with this until READ, because a caller must not use the
- * former contents. */
+/* The caller's memory contains this byte from fabric_read() until READ, because a caller must not
+ * use the former contents. */
 #define JUNK 0xa5
 
 /* --- posting --------------------------------------------------------------------------------- */

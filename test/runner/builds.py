@@ -65,7 +65,8 @@ class Build:
 
 
 def steady_memory():
-    """Returns words to put before a command of ThreadSanitizer: it needs a fixed memory layout."""
+    """Returns words to put before the command of a program with ThreadSanitizer, because
+    ThreadSanitizer needs a fixed memory layout."""
     words = ['setarch', platform.machine(), '--addr-no-randomize']
     works = subprocess.run([*words, 'true'], stderr=subprocess.DEVNULL, check=False)
     return [] if works.returncode else words
