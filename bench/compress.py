@@ -227,7 +227,8 @@ def merged(of_ranks, steps):
 
 
 def row(of_kind, of_none):
-    """Returns medians over the turns, and the CPU relative to that of `none` in the same turn."""
+    """Returns medians over the turns. The CPU time is divided by the CPU time of `none` in the same
+    turn."""
     def middle(values, form):
         values = list(values)
         return form.format(statistics.median(values)) + ' (' + form.format(min(values)) + ' to ' \

@@ -184,8 +184,8 @@ def has(text, pieces):
 
 
 def provokers(said, quoted):
-    """Returns {message: {test: length of the quote}} for quotes that only this message contains.
-    Each quote is in a test."""
+    """Returns {message: {test: length of the test's quote}}. A quote counts if only this message
+    contains its words."""
     texts = {message: plain(message) for message in said}
     everything = '\1'.join(texts.values())
     found = collections.defaultdict(dict)

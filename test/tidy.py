@@ -35,16 +35,16 @@ ARROWS = {
     'svc/timeline': {'svc/channel', 'svc/wire', 'svc/base'},
     'svc/host': {'svc/base'},
     'svc/replica': {'svc/fabric', 'svc/wire', 'svc/base'},
-    # for the rule of backup workers
+    # svc/lane includes packer for the rule of backup workers
     'svc/lane': {'packer', 'svc/reduce', 'svc/fabric', 'svc/wire', 'svc/host', 'svc/base'},
     'svc/aggregator': {'svc/lane', 'migrator', 'svc/replica', 'svc/reduce', 'svc/fabric',
                        'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/host', 'svc/view',
                        'svc/base'},
     'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/channel', 'svc/endpoint',
                         'svc/wire', 'svc/proto', 'svc/host', 'svc/view',
-                        'svc/base'},  # for the names and sizes of dtypes
+                        'svc/base'},  # svc/reduce: names and sizes of dtypes
     'svc/pool': {'svc/base'},
-    # for the JSON of --json
+    # svc/cli includes svc/ops for the JSON of --json
     'svc/cli': {'svc/ops', 'svc/pool', 'svc/state', 'svc/timeline', 'svc/view', 'svc/fabric',
                 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
     'svc/ops': {'svc/view', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},

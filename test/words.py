@@ -47,8 +47,8 @@ class Count:
 
 
 def pages(files):
-    """Yields (path, text) of each Markdown page that the measures apply to: not results and
-    DECISIONS."""
+    """Yields (path, text) of each Markdown page to which the measures apply: all pages except
+    results and DECISIONS."""
     for path, text in sorted(files.items()):
         if path.endswith('.md') and text is not None and is_judged(path):
             yield path, text
@@ -126,7 +126,7 @@ def numbered(files):
 
 
 def prefix(files):
-    """no prefix of invariants is used in two pages, beyond its limit"""
+    """no prefix of invariants is used in more pages than its limit"""
     users = collections.defaultdict(set)
     for path, text in pages(files):
         for _, line, _ in numbered_lines(text):

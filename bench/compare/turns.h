@@ -18,7 +18,7 @@ struct turns {
     /* all systems; turns_ratio() divides by the figures of the first system */
     const struct system *systems;
     size_t systems_count;
-    /* number of workers of a system, of turns, and of rounds in a turn */
+    /* numbers of workers of each system, of turns, and of rounds in each turn */
     uint32_t workers, turns_count, rounds;
     struct crew crews[TURNS_SYSTEMS_MAX];
     struct turn_figures figures[TURNS_SYSTEMS_MAX][STATISTICS_TURNS_MAX];

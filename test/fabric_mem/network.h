@@ -13,8 +13,9 @@ struct mem_network_options {
     /* Every packet has a random delay between these two values; packets of one direction of a
      * connection keep their order. Both 0: a packet arrives at the receiver's next poll. */
     uint64_t delay_min_ns, delay_max_ns;
-    /* true: like shared memory: fabric_map() returns pointers, reads and writes are done at once, a
-     * message has no payload, and only own memory can be lent. false: like libfabric. */
+    /* True for a network like shared memory: fabric_map() returns pointers, reads and writes are
+     * done at once, a message has no payload, and only own memory can be lent. False for a network
+     * like libfabric. */
     bool is_mapped;
     /* maximum number of messages and operations in progress of one end; 0: 64 */
     uint32_t queue_depth;

@@ -104,8 +104,8 @@ int mem_verb_messages_held_max(const struct fabric *f) { return MEM_MESSAGES_MAX
 
 /* --- lent memory ----------------------------------------------------------------------------- */
 
-/* Creates the region for the receiver: a second mapping of the memory in a network that maps,
- * otherwise the same addresses. */
+/* Creates the region for the receiver. In a network that maps memory the region is a second
+ * mapping; in other networks the region has the same addresses. */
 static int share_region(const struct mem_network *n, const struct region *region,
                         struct region *ret_shared)
 {
