@@ -35,8 +35,8 @@ int turns_run(struct turns *turns, uint32_t warm_rounds);
 void turns_end(struct turns *turns);
 
 struct turn_figures turns_median(const struct turns *turns, size_t system);
-/* Returns the median over the turns of this system's figures divided by the figures of the first
- * system. */
+/* Returns the median over the turns of each ratio: a figure of this system in a turn, divided by
+ * the figure of the first system in the same turn. */
 struct turn_figures turns_ratio(const struct turns *turns, size_t system);
 
 #endif

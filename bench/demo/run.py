@@ -137,8 +137,8 @@ def disturb(stage, runs):
 
 
 def compare(stage, runs):
-    """Returns the number of wrong and of compared elements, compared with references that train in
-    one process."""
+    """Compares the runs with references that train in one process. Returns the number of wrong
+    elements, and the number of compared elements."""
     stage.progress.phase('reference')
     references = [run.start_reference() for run in runs]
     stage.children.wait('the references', lambda: all(r.last('compared') for r in references),

@@ -40,7 +40,7 @@ static const struct policy policies[POLICIES] = {
 
 struct stragglers {
     bool is_quick, is_json;
-    /* `folder` contains the models. Only `model`, only `injector` and only `policy` are measured
+    /* `folder` contains the models. `model`, `injector` and `policy` select the measured cells
      * (NULL: all). */
     const char *folder, *model, *injector, *policy;
     char cores[16], lanes_per_core[8];

@@ -134,8 +134,8 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
     }
 }
 
-/* A worker that has not adopted the former route yet connects directly to the new lane. If the
- * former route came after a release of the piece, the release stays true for this worker. */
+/* A worker that has not adopted the former route yet connects directly to the new lane. If an
+ * earlier lane has released the piece, `is_released` stays true for this worker. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
