@@ -4,10 +4,10 @@ workers that train an MLP of 1.2 MB on the handwritten digits of scikit-learn th
 
     bench/compress.py BUILD [--steps 120] [--turns 2] [--transport shm]
 
-The codecs take turns in the same processes; each turn has a seed of its own. Prints a table, with
---json a line for each codec and turn; the ranks' own lines go to standard error. The service counts
-the bytes sent; the bytes received are the length of the operation's result. CPU time includes both
-workers and the service.
+The codecs take turns in the same processes; each turn has a seed of its own. Prints a table; with
+--json, prints a line for each codec and turn. The ranks' own lines go to standard error. The
+service counts the bytes sent; the bytes received are the length of the operation's result. CPU time
+includes both workers and the service.
 """
 import argparse
 import contextlib
@@ -227,7 +227,8 @@ def merged(of_ranks, steps):
 
 
 def row(of_kind, of_none):
-    """Returns medians over the turns, and the CPU relative to that of `none` in the same turn."""
+    """Returns medians over the turns. The CPU time is divided by the CPU time of `none` in the same
+    turn."""
     def middle(values, form):
         values = list(values)
         return form.format(statistics.median(values)) + ' (' + form.format(min(values)) + ' to ' \

@@ -184,8 +184,8 @@ def has(text, pieces):
 
 
 def provokers(said, quoted):
-    """Returns {message: {test: length of the quote}} for quotes that only this message contains.
-    Each quote is in a test."""
+    """Returns {message: {test: length of the test's quote}}. A quote counts if only this message
+    contains its words."""
     texts = {message: plain(message) for message in said}
     everything = '\1'.join(texts.values())
     found = collections.defaultdict(dict)
@@ -217,8 +217,8 @@ def add_filled_in(texts, quoted, found):
 # ---- the golden file -----------------------------------------------------------------------------
 
 class Golden:
-    """The golden file: reasons for messages that no test provokes, the number of messages without
-    test and reason, and the rows {path: {message: test, reason, or ?}}."""
+    """The golden file: reasons for messages that no test provokes, the number of messages with
+    neither a test nor a reason, and the rows {path: {message: test, reason, or ?}}."""
 
     def __init__(self, text):
         self.head, self.reasons, self.limit, self.rows = [], {}, 0, {}
@@ -248,8 +248,8 @@ class Golden:
                 for message, by in rows.items() if by == '?']
 
     def assign(self, test, said):
-        """Sets this test in the rows of these messages without another test, and removes it from
-        all other rows."""
+        """Writes this test into the rows of the messages in `said`, except rows that name another
+        test or a reason. Removes this test from all other rows."""
         for rows in self.rows.values():
             for message, by in rows.items():
                 if by in ('?', test):
@@ -292,7 +292,8 @@ def expression(message):
 
 
 def lines_of(text):
-    """Yields the lines that processes have printed; of a line of a log only the message."""
+    """Yields the lines that processes have printed. For a line of a log, yields only its
+    message."""
     for line in filter(str.strip, text.split('\n')):
         logged = LINE.search(line)
         yield unescape(logged[1]) if logged else line
@@ -352,7 +353,7 @@ def all_are_quoted(tree):
 
 
 def all_have_reasons(tree):
-    """a message without a test has a reason, all but as many as the golden file admits"""
+    """a message without a test has a reason; the golden file limits the number of exceptions"""
     for path, rows in tree.golden.rows.items():
         yield from (f'{path}: no such reason: {by}' for by in rows.values()
                     if by[0] == '!' and by not in tree.golden.reasons)

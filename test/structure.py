@@ -1,5 +1,6 @@
 #!/usr/bin/python3
-"""The structure between the files, as a TAP program: one case a measure, held against its limits.
+"""Measures the structure between the files, as a TAP program: one case for each measure, compared
+with its limits.
 
 Usage: structure.py [ROOT]                            judges the tree
        structure.py [ROOT] --show MEASURE [SUBJECT]   lists what a measure counts
@@ -58,8 +59,8 @@ class Plan:
             self.paths[words[0]].append(words[1])
 
     def place(self, kind, path):
-        """Returns the module or room of the file, the one with the longest path; None: there is
-        none."""
+        """Returns the module or room that contains the file. If several do, returns the one with
+        the longest path; if none does, None."""
         owners = [place for place in self.paths[kind] if path.startswith(place + '/')]
         return max(owners, key=len, default=None)
 
@@ -179,7 +180,7 @@ def cycle(house):
 
 
 def cyclic(house):
-    """no module has more files in cycles of more than three than its limit"""
+    """no module has more files in large cycles (of more than three files) than its limit"""
     counted = collections.defaultdict(list)
     for files in house.cycles:
         if len(files) > CYCLE_FILES_MAX:
@@ -246,7 +247,7 @@ def headerless(house):
 
 
 def fields(house):
-    """no struct has more fields, with those of structs in it, than its limit"""
+    """no struct has more fields, including the fields of inner structs, than its limit"""
     found = {}
     for tag, places in house.struct_places.items():
         versions = [house.fields_of(path, tag, True) for path, _ in places]
@@ -328,8 +329,8 @@ def judge(number, name, house, limits):
 
 
 def tightened(text, house, limits):
-    """Returns the text of the limits file with lower numbers. A row that its pattern makes
-    unnecessary is removed."""
+    """Returns the text of the limits file with lower numbers. A row is removed if the limit of a
+    pattern makes the row unnecessary."""
     better = {name: compare(MEASURES[name](house), limits[name])[1] for name in MEASURES}
     lines = []
     for line in text.split('\n'):

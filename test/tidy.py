@@ -35,16 +35,16 @@ ARROWS = {
     'svc/timeline': {'svc/channel', 'svc/wire', 'svc/base'},
     'svc/host': {'svc/base'},
     'svc/replica': {'svc/fabric', 'svc/wire', 'svc/base'},
-    # for the rule of backup workers
+    # svc/lane includes packer for the rule of backup workers
     'svc/lane': {'packer', 'svc/reduce', 'svc/fabric', 'svc/wire', 'svc/host', 'svc/base'},
     'svc/aggregator': {'svc/lane', 'migrator', 'svc/replica', 'svc/reduce', 'svc/fabric',
                        'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/host', 'svc/view',
                        'svc/base'},
     'svc/coordinator': {'packer', 'migrator', 'svc/reduce', 'svc/channel', 'svc/endpoint',
                         'svc/wire', 'svc/proto', 'svc/host', 'svc/view',
-                        'svc/base'},  # for the names and sizes of dtypes
+                        'svc/base'},  # svc/reduce: names and sizes of dtypes
     'svc/pool': {'svc/base'},
-    # for the JSON of --json
+    # svc/cli includes svc/ops for the JSON of --json
     'svc/cli': {'svc/ops', 'svc/pool', 'svc/state', 'svc/timeline', 'svc/view', 'svc/fabric',
                 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
     'svc/ops': {'svc/view', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
@@ -52,7 +52,7 @@ ARROWS = {
     'client': {'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/state',
                'svc/timeline', 'svc/reduce', 'svc/base'},
     'bench/sim': {'packer', 'migrator'},
-    # sends messages that no client would send
+    # bench/hostile sends messages that no client would send
     'bench/hostile': {'svc/fabric', 'svc/channel', 'svc/endpoint', 'svc/wire', 'svc/base'},
     'bench': {'bench/sim', 'client', 'svc/lane', 'svc/aggregator', 'svc/reduce', 'svc/host',
               'svc/view', 'svc/ops', 'svc/state', 'packer', 'migrator', 'svc/base'},
@@ -176,7 +176,7 @@ TOKEN = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*
 
 
 def blank(text):
-    """Returns as many empty lines."""
+    """Returns the line feeds of the text, so that lines keep their numbers."""
     return '\n' * text.count('\n')
 
 
@@ -235,7 +235,7 @@ def includes_are_written_from_the_root(tree):
 
 
 def libraries_stay_in_their_files(tree):
-    """a library's headers are included only where conventions name it"""
+    """a library's headers are included only in the files and folders of LIBRARIES"""
     for path, text in tree.sources():
         for line, mark, header in includes(text):
             if mark != '<' or header_is_allowed(path, header):
@@ -352,7 +352,7 @@ def nothing_is_unfinished_or_local(tree):
 
 
 def the_product_has_no_hooks_of_tests(tree):
-    """the product has no variable or macro of tests: the linker wraps what they change"""
+    """the product has no variable or macro of tests; tests use the linker's --wrap"""
     hook = re.compile(r'\bGRADPOOL_(?:TEST|PLANT)_[A-Z_]+')
     for path, text in tree.sources():
         plain = without_comments(text)
@@ -369,7 +369,7 @@ def modules_have_a_readme(tree):
 
 
 def variables_stand_in_a_page(tree):
-    """each GRADPOOL_ variable has a row in a table of a page, and no other has"""
+    """each GRADPOOL_ variable has a row in a table of a page, and each row names a used variable"""
     rows = documented_variables(tree)
     if not rows:
         raise Skip(f'no page has a table of variables: {", ".join(VARIABLE_PAGES)}')
@@ -427,7 +427,7 @@ def top_level_is_fixed(tree):
 
 
 def find_clang_format():
-    """Returns the path of clang-format in a version whose format the tree has."""
+    """Returns the path of a clang-format whose version is one of CLANG_FORMATS."""
     found = []
     for name in *(f'clang-format-{version}' for version in CLANG_FORMATS), 'clang-format':
         if command := shutil.which(name):

@@ -47,8 +47,8 @@ class Count:
 
 
 def pages(files):
-    """Yields (path, text) of each Markdown page that the measures apply to: not results and
-    DECISIONS."""
+    """Yields (path, text) of each Markdown page to which the measures apply: all pages except
+    results and DECISIONS."""
     for path, text in sorted(files.items()):
         if path.endswith('.md') and text is not None and is_judged(path):
             yield path, text
@@ -126,7 +126,7 @@ def numbered(files):
 
 
 def prefix(files):
-    """no prefix of invariants is used in two pages, beyond its limit"""
+    """no prefix of invariants is used in more pages than its limit"""
     users = collections.defaultdict(set)
     for path, text in pages(files):
         for _, line, _ in numbered_lines(text):
@@ -219,8 +219,8 @@ def judge(number, name, files, limits):
 
 
 def tightened(text, files, limits):
-    """Returns the text of the limits file with lower numbers. A row that its pattern makes
-    unnecessary is removed."""
+    """Returns the text of the limits file with lower numbers. A row is removed if the limit of a
+    pattern makes the row unnecessary."""
     better = {name: compare(MEASURES[name](files), limits[name])[1] for name in MEASURES}
     kept = []
     for line in text.split('\n'):

@@ -14,7 +14,8 @@ struct backup_arguments {
     bool is_virtual, is_fast_rate, is_quick, is_check, is_json;
     const char *grid, *digits, *jitter, *problem, *times, *rules, *transport;
     uint32_t absence;
-    /* number of seeds of the grid that are run, the first ones; 0: all seeds of the grid */
+    /* number of seeds that are run: this many of the grid's first seeds; 0: all seeds of the
+     * grid */
     uint64_t seeds;
     uint64_t unit_ms; /* real duration in ms of one unit of time; 0: 20 ms */
 };
@@ -203,8 +204,8 @@ static int run(const struct backup_arguments *a, struct study *study)
 
 /* --- live --- */
 
-/* Returns whether a service can run the rule. A service supports neither second gradients nor the
- * rule that decides before the round with the estimates of `auto`. */
+/* Returns whether a service can run the rule. A service supports neither second gradients nor
+ * BACKUP_BEFORE, which chooses k before the round. */
 static bool is_live_rule(const struct grid_rule *rule)
 {
     return !rule->has_second && rule->rule != BACKUP_BEFORE;

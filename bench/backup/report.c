@@ -95,7 +95,7 @@ static size_t times_of(const struct study *study, const char *name)
     return times ? (size_t)(times - study->grid->times) : study->grid->times_count;
 }
 
-/* Returns the smallest mean of all rules with one fixed k over the whole grid. */
+/* Each rule with a fixed k has a mean over the whole grid. Returns the smallest of these means. */
 static double best_single(const struct study *study)
 {
     double least = NAN;

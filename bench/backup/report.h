@@ -10,8 +10,10 @@ void report_rows(const struct study *study);
 /* Prints the table of ratios: for all targets, or for the last target only if `is_deepest`. */
 void report_table(const struct study *study, bool is_deepest);
 struct report_kind {
-    bool is_fast_rate; /* the grid with rate 2 */
-    bool is_whole;     /* the whole grid with digits from a file: figures are compared with bars */
+    bool is_fast_rate; /* whether the study uses the grid with rate 2 */
+    /* whether the study is the whole grid with digits from a file, so that figures are compared
+     * with bars */
+    bool is_whole;
     bool is_json;
 };
 

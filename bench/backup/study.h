@@ -18,7 +18,8 @@ struct study {
     struct virtual_result *results;
 };
 
-/* Ratios of a rule's times to the times of the best static k of each row, over rows and seeds. */
+/* Ratios over rows and seeds. A ratio divides the time of a rule by the time of the row's best
+ * static k. */
 struct study_cell {
     size_t count;
     double mean; /* geometric mean of the ratios */
@@ -38,8 +39,8 @@ const struct virtual_result *study_result(const struct study *study, const struc
 /* Returns the time at which the run reached the target; the grid's time_unreached if the run
  * missed the target. */
 double study_time(const struct study *study, const struct study_row *row, size_t rule, size_t seed);
-/* Returns the static rule with the smallest mean time. STUDY_ALL: the grid has none, or none
- * reaches the target. */
+/* Returns the static rule with the smallest mean time. STUDY_ALL: the grid has no static rule, or
+ * no static rule reaches the target. */
 size_t study_best_static(const struct study *study, const struct study_row *row);
 /* Calls `each` for every row. */
 void study_each_row(const struct study *study,

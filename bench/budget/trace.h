@@ -1,5 +1,5 @@
-/* Counts the system calls of running processes, as strace -c does. The count is exact, but so
- * slow that other measurements must not run at the same time. */
+/* Counts the system calls of running processes, as strace -c does. The count is exact, but tracing
+ * slows down the processes so much that other measurements must not run at the same time. */
 #ifndef GRADPOOL_BENCH_TRACE_H
 #define GRADPOOL_BENCH_TRACE_H
 

@@ -43,8 +43,9 @@ static bool is_chosen(const struct compare_options *o, const struct system *syst
     return !o->systems;
 }
 
-/* Drops a system that failed. The run fails if the system is the service or a server of the bench,
- * or has run before. Other systems may be absent or broken on this host. */
+/* Drops a system that failed. The run fails if the system uses the service or a server of the
+ * bench, or if its workers were already connected. Other systems may be absent or broken on this
+ * host. */
 static void drop(struct comparison *c, size_t i)
 {
     const struct system *system = c->crews[i].system;

@@ -18,7 +18,7 @@ struct turns {
     /* all systems; turns_ratio() divides by the figures of the first system */
     const struct system *systems;
     size_t systems_count;
-    /* number of workers of a system, of turns, and of rounds in a turn */
+    /* numbers of workers of each system, of turns, and of rounds in each turn */
     uint32_t workers, turns_count, rounds;
     struct crew crews[TURNS_SYSTEMS_MAX];
     struct turn_figures figures[TURNS_SYSTEMS_MAX][STATISTICS_TURNS_MAX];
@@ -35,8 +35,8 @@ int turns_run(struct turns *turns, uint32_t warm_rounds);
 void turns_end(struct turns *turns);
 
 struct turn_figures turns_median(const struct turns *turns, size_t system);
-/* Returns the median over the turns of this system's figures divided by the figures of the first
- * system. */
+/* Returns the median over the turns of each ratio: a figure of this system in a turn, divided by
+ * the figure of the first system in the same turn. */
 struct turn_figures turns_ratio(const struct turns *turns, size_t system);
 
 #endif

@@ -35,7 +35,7 @@ struct ddp {
     struct figures ratios[MODELS]; /* gradpool's figures divided by gloo's */
     uint32_t turns_count;
     uint64_t turn_ns, wrong;
-    const char *model; /* only model that is measured; NULL: all models */
+    const char *model; /* the only model that is measured; NULL: all models */
     bool is_json, is_quick;
 };
 

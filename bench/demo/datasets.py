@@ -7,8 +7,8 @@ ORDER_SEED = 20240229
 
 def prepare():
     """Returns {name: array} of both data sets, shuffled and scaled. The last fifth is for
-    validation. digits_x (1797, 1, 8, 8) and cancer_x (569, 30) are float32, _y int64; _held is the
-    number of validation samples."""
+    validation. digits_x (1797, 1, 8, 8) and cancer_x (569, 30) are float32. digits_y and cancer_y
+    are int64. digits_held and cancer_held are the numbers of validation samples."""
     arrays = {}
     for kind, load in (('digits', load_digits), ('cancer', load_breast_cancer)):
         data = load()

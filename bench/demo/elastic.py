@@ -29,8 +29,8 @@ class Elastic:
                 **stage.environment, **stage.service.environment(NAME)})
 
     def progress(self):
-        """Returns the last step and the number of workers, or their state before the first
-        step."""
+        """Returns the last step and the number of workers. Before the first step, returns the state
+        of the workers."""
         step, workers = self._runner.last('step'), self._runner.last('workers')
         if step and workers:
             return f'{NAME}, {workers["workers"]} workers, step {step["step"]}'

@@ -53,7 +53,8 @@ class Run:
             'RANK': str(rank), 'WORLD_SIZE': str(job.workers)})
 
     def progress(self):
-        """Returns the last step of all workers, or their state before the first step."""
+        """Returns the last step that all workers have done. Before the first step, returns the
+        state of the workers."""
         steps = [worker.last('step') for worker in self.workers]
         if all(steps):
             return f'{self.job.name} {min(s["step"] for s in steps)}/{self.steps}'

@@ -20,7 +20,7 @@ def gradients(model, batch):
 
 def mean_in_rank_order(of_ranks, weights=None):
     """Returns for each parameter the mean: ((w0 g0 + w1 g1) + w2 g2) + ..., divided once by the sum
-    of the weights; None: each is 1."""
+    of the weights. `weights` None: each weight is 1."""
     weights = weights or [1] * len(of_ranks)
     means = []
     for tensors in zip(*of_ranks):

@@ -2,11 +2,12 @@
 """The demo: two PyTorch jobs at the same time on one shared service.
 
 A small CNN on handwritten digits (2 workers) and an MLP on the breast-cancer set (3 workers) train
-with DistributedDataParallel; the service averages their gradients: alone, together, and while tasks
-move from one aggregator process to the other, which is then killed. A third job trains with two,
-three and again two workers. The demo checks the accuracy, replicas equal to the last bit, the same
-bits in all runs, parameters equal to a one-process reference, each sample trained once in an epoch
-of the third job, and that nothing trains without the service.
+with DistributedDataParallel, and the service averages their gradients. The jobs train alone, then
+together, and then while tasks move from one aggregator process to the other. The other aggregator
+is then killed. A third job trains with two, three and again two workers. The demo checks that the
+accuracy is reached; that the parameters of a job have the same bits on all ranks and in all runs;
+that they equal the parameters of a reference in one process; that each sample is trained once in an
+epoch of the third job; and that no job trains without the service.
 
 Exit code: 0 all checks hold, 1 a check failed, 2 the demo cannot run like this, 130 Ctrl-C. The
 last line of standard output is JSON."""
@@ -136,8 +137,8 @@ def disturb(stage, runs):
 
 
 def compare(stage, runs):
-    """Returns the number of wrong and of compared elements, compared with references that train in
-    one process."""
+    """Compares the runs with references that train in one process. Returns the number of wrong
+    elements, and the number of compared elements."""
     stage.progress.phase('reference')
     references = [run.start_reference() for run in runs]
     stage.children.wait('the references', lambda: all(r.last('compared') for r in references),

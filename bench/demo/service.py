@@ -79,7 +79,7 @@ class Service:
         return {lane for j in found if j['job'] == job for lane in j['lanes']}
 
     def home_of(self, job):
-        """Returns the aggregator, as in status(), with the lanes of the job."""
+        """Returns the entry of status() for the aggregator whose lanes sum the job's gradients."""
         lanes = self.lanes_of(job)
         return next(a for a in self.status()['aggregators']
                     if lanes & {lane['lane'] for lane in a['lanes']})

@@ -93,5 +93,5 @@ def flatten(model):
 
 
 def digest(model):
-    """Returns a hash of all parameters. It is equal if all bits are equal."""
+    """Returns a hash of all parameters. Models with the same bits have the same hash."""
     return hashlib.sha256(flatten(model).tobytes()).hexdigest()

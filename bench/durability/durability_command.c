@@ -36,7 +36,7 @@ struct durability {
     uint64_t states[STATES_MAX], seed;
     size_t states_count;
     uint32_t turns, rounds;
-    const char *transport; /* only transport that is measured; NULL: all transports */
+    const char *transport; /* the only transport that is measured; NULL: all transports */
     bool is_json, is_quick;
     uint64_t wrong;
 };

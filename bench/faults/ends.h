@@ -21,8 +21,7 @@ struct ends {
         bool was_struck; /* whether the bench struck the process */
         bool is_leaving; /* whether the bench asked the process to end (planned end) */
     } open[ENDS_OPEN_MAX];
-    /* number of failed starts of aggregators in the log for which the log does not contain the end
-     * yet */
+    /* number of aggregators whose failed start is in the log and whose end was not judged yet */
     uint32_t excuses;
 };
 

@@ -31,7 +31,8 @@
 #define HOSTILE_SLOT_MS 500  /* length of an attack in a short run */
 #define HOSTILE_LONG_MS 1500 /* length of an attack in a long run */
 #define COMPLETE_S 20        /* a run of fewer seconds is a short run */
-/* A short run lasts up to this many times longer, until each kind of strike has happened. */
+/* A short run is extended until each kind of strike has happened, up to this multiple of its
+ * length. */
 #define SLOWER 6
 
 struct conductor {

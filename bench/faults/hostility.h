@@ -25,9 +25,9 @@ struct hostile_pace {
 /* Finds an address for `serve --listen`. The kernel never assigns its port, so the port is still
  * free after a restart of the service. */
 void hostile_find_listen(char *ret_listen);
-/* Creates the tenant and starts its process. `listen`: address of the service. An installation has
- * no gradpool-bench-hostile; then the call starts nothing. Returns a negative errno, with a text on
- * standard error. */
+/* Creates the tenant and starts its process. `listen`: address of the service. If the program
+ * gradpool-bench-hostile is missing, as in an installation, the call starts nothing. Returns a
+ * negative errno, with a text on standard error. */
 int hostile_begin(struct hostile *h, const char *listen, uint64_t seed,
                   const struct hostile_pace *pace);
 /* Ends the process and reads its counts. */

@@ -99,8 +99,8 @@ static void reap_orphans(struct orphans *o, bool ends)
     }
 }
 
-/* Collects ended processes, then reads the log, then judges: the log has the reason of a failed
- * start before its end. */
+/* Collects ended processes, then reads the log, then judges. In this order the log already contains
+ * the reason of a failed start when the end of its process is judged. */
 static void look(struct watch *w, bool ends)
 {
     struct orphans orphans;

@@ -25,8 +25,8 @@ struct fences_row {
     struct visited visited;
 };
 
-/* Returns the figure measured beside the load, divided by the figure measured beside the control,
- * as the median over the runs. */
+/* Returns the median over the runs of a ratio: the figure measured beside the load, divided by the
+ * figure measured beside the control. */
 double fences_ratio(const struct fences_row *row, enum figure figure);
 
 /* report.c: prints tables, or lines of JSON. */

@@ -9,8 +9,8 @@
 #define KEY_PATH_BYTES (PATH_MAX + 64)
 
 /* Each function returns 0, or a negative errno with a text on standard error. The functions that
- * create and revoke keys use the Unix socket, because this is not possible over TCP. `ret_key`:
- * path of the file with the key. */
+ * create and revoke keys use the Unix socket, because the service refuses these requests over TCP.
+ * `ret_key`: path of the file with the key. */
 int operator_add_tenant(const struct service *service, const char *name, bool is_operator,
                         char ret_key[KEY_PATH_BYTES]);
 int operator_revoke_tenant(const struct service *service, const char *name);

@@ -1,6 +1,6 @@
-/* Attacks on lanes: huge memory, memory that is shared and withdrawn, or that loses its pages; very
- * many ranks; peers without a ticket; invalid records and rings. Each attack owns its fabric, and
- * sends only to the lanes of its own job. */
+/* Attacks on lanes: huge memory; memory that is shared and withdrawn; memory that loses its pages;
+ * very many ranks; peers without a ticket; invalid records and rings. Each attack owns its fabric,
+ * and sends only to the lanes of its own job. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"

@@ -1,5 +1,5 @@
-/* Control connections of a hostile tenant. Attempts to connect are repeated until the end of the
- * attack, because the coordinator may be restarting, but never longer. */
+/* Control connections of a hostile tenant. Attempts to connect are repeated, because the
+ * coordinator may be restarting. The attempts stop at the end of the attack. */
 #include "bench/hostile/tenant.h"
 
 #include "svc/base/clock.h"

@@ -157,7 +157,8 @@ static void print_active(const struct idle *o)
     }
 }
 
-/* Measures the active job without idle jobs before and after, to exclude changes of the machine. */
+/* Measures the active job among the idle jobs, and without idle jobs before and after this time.
+ * The mean of the last two measurements excludes changes of the machine. */
 static int watch_beside_active(struct idle *o)
 {
     double before[2], among[2], after[2];

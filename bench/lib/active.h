@@ -7,7 +7,8 @@
 struct active {
     const char *transport;
     struct crew crew;
-    /* median round time; alone: the mean of the measurements before and after */
+    /* median round times without and among idle jobs; `alone_us` is the mean of two measurements:
+     * before the idle jobs start, and after their end */
     double alone_us, among_us;
 };
 

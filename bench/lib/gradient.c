@@ -68,7 +68,7 @@ WITH_AVX2 UNWATCHED void gradient_fill(const struct gradient *g, uint32_t rank, 
         values[i] = value(key, i);
 }
 
-/* Computes sums over all ranks in rank order, of the elements from `first` on. */
+/* For each element from `first` on, computes the sum over all ranks in rank order. */
 WITH_AVX2 UNWATCHED static void sum_block(const uint64_t *keys, uint32_t workers, bool is_mean,
                                           uint64_t first, float *sums, uint32_t count)
 {

@@ -100,8 +100,8 @@ static size_t count_unknown(const struct live *live)
     return count;
 }
 
-/* Measures jobs on separate lanes, as many at the same time as there are lanes. The service stores
- * each profile for the next start of the job. */
+/* Measures jobs on separate lanes, in groups. The jobs of a group (live_group()) run at the same
+ * time. The service stores each profile for the next start of the job. */
 static int measure_jobs(struct live *live, const struct service *service)
 {
     struct clocks clocks = {0};

@@ -41,11 +41,11 @@ struct live {
 /* Reads the trace; sets models, workload and plan, except the scale of tensors. Returns -errno,
  * with a text in `error` (TABLE_ERROR_BYTES). */
 int live_plan(struct live *live, char *error);
-/* Sets the scale of tensors that results in the load, with the given lane time for a pushed
- * byte. */
+/* Sets the scale of tensors. With this scale, and with the given lane time for a pushed byte, the
+ * jobs have the load `load`. */
 void live_scale(struct live *live, double lane_ns_a_byte);
-/* Returns the end of the group of jobs from `first` on that fit on separate lanes at the same
- * time. */
+/* Returns the index after the last job of a group. The group begins with job `first`, and all its
+ * jobs fit on separate lanes at the same time. */
 size_t live_group(const struct live *live, size_t first);
 /* Runs the workload on the virtual clock with the measured lane time of each job. */
 int live_simulate(struct live *live, char *error);

@@ -98,7 +98,7 @@ int live_plan(struct live *live, char *error)
     return 0;
 }
 
-/* The mean load over the run is computed: each job is weighted with the time for which the job
+/* The load is a mean over the run: the load of each job is weighted with the time for which the job
  * runs. */
 void live_scale(struct live *live, double lane_ns_a_byte)
 {

@@ -205,8 +205,8 @@ static int probe(struct conductor *c, uint64_t elements, double *ret_ms)
     return r;
 }
 
-/* Finds the size of the summed load with which, beside the parameters, the aggregation of an
- * iteration takes AGGREGATION_MS. The computing time is nearly twice as long, but shorter if an
+/* Finds the size of the summed load: the load and the parameters together need AGGREGATION_MS for
+ * the aggregation of an iteration. The computing time is nearly twice as long, but shorter if an
  * iteration would last longer than ITERATION_MS. */
 static int calibrate(struct conductor *c)
 {

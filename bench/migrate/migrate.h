@@ -32,7 +32,7 @@ struct migrate_cell {
 };
 
 struct migrate_row {
-    double iteration_ms, aggregation_fraction; /* medians without a migration */
+    double iteration_ms, aggregation_fraction; /* medians over iterations without a migration */
     double visible_pause_fraction, control_fraction;
     /* Medians over all migrations. migration_ms of a live migration: time from order to answer; in
      * the other modes: time from the stop of the first worker until the last worker trains again.

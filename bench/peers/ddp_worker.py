@@ -104,8 +104,8 @@ class Trainer(Seat):
         self.say(f'wrong {wrong}')
 
     def means(self, number):
-        """Returns the means, as both systems compute them with two ranks, although gloo's DDP
-        divides first."""
+        """Returns the mean of each gradient. With two ranks both systems compute these bits,
+        although gloo's DDP divides before the sum."""
         total = None
         for rank in range(self.workers):
             twin = copy.deepcopy(self.net)

@@ -28,7 +28,7 @@ struct resize {
     struct resize_plan plan;
     pid_t pids[RESIZE_WORKERS];
     uint32_t cycles;
-    const char *transport; /* only transport that is measured; NULL: both transports */
+    const char *transport; /* the only transport that is measured; NULL: both transports */
     bool is_json;
     uint64_t wrong;
 };
@@ -118,7 +118,7 @@ static void kill_workers(struct resize *z)
 
 static unsigned steps(const struct resize *z) { return z->plan.board->steps[0]; }
 
-/* Returns whether rank 0 has ended, without collecting its status. */
+/* Returns whether rank 0 has ended. Does not collect the exit status of rank 0. */
 static bool has_ended(const struct resize *z)
 {
     siginfo_t info = {0};

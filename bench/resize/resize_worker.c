@@ -45,8 +45,8 @@ static void rest(uint64_t ns)
 
 /* ---- join ---- */
 
-/* Joins the job. A late worker repeats the attempt, because it is refused until the job has been
- * resized. */
+/* Joins the job. A late worker repeats the attempt, because the service refuses this worker until
+ * the job has been resized. */
 static int join(struct resize_worker *w)
 {
     const gp_job_spec spec = {.name = "resize",

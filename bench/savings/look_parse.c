@@ -1,5 +1,6 @@
 /* Parses the parts of the service's JSON that the bench needs. A missing value must never become a
- * measured 0: a status without lanes is an error, and a job without a prediction has none. */
+ * measured 0: a status without lanes is an error, and for a job without a prediction
+ * `has_prediction` is false. */
 #include "bench/savings/look.h"
 
 #include <errno.h>

@@ -10,8 +10,8 @@
 #define PLAN_JOBS_MAX 32
 #define PLAN_WORKERS_MAX 16
 /* A profile needs 25 rounds and three measurements of the service at intervals of a second (packer,
- * R1). These numbers are larger, because a measurement may be late, and one more is needed before
- * the job leaves. */
+ * R1). The numbers below are larger, because a measurement may be late, and a fourth measurement is
+ * needed before the job leaves. */
 #define PLAN_PROFILE_ROUNDS 36
 #define PLAN_PROFILE_NS 7e9
 
@@ -30,7 +30,8 @@ struct plan {
     uint32_t workers; /* number of workers of each job */
     uint64_t seed;
     double turn_ns, alone_ns;
-    double time_scale, bytes_scale; /* factors on step times and tensors of the tables */
+    /* factors for the step times and for the tensor sizes of the models */
+    double time_scale, bytes_scale;
     double jitter; /* jitter of a worker's step time: standard deviation divided by mean */
     struct plan_job jobs[PLAN_JOBS_MAX];
     size_t jobs_count;

@@ -44,8 +44,8 @@ static int run(struct savings *s, struct turn *turn)
     return r;
 }
 
-/* Measures the lane time of a pushed byte with exactly these jobs, because tables with many small
- * tensors cost more. */
+/* Measures the lane time of a pushed byte with exactly these jobs, because a byte costs more in
+ * models with many small tensors. */
 static int calibrate_once(struct savings *s)
 {
     struct turn *turn = turn_create(s, &s->dedicated);
@@ -186,8 +186,9 @@ static int run_all(struct savings *s, enum savings_setting setting, uint32_t alt
     return r;
 }
 
-/* Corrects the measured period of a job that ran alone. Its random step times were others than in
- * the longer stays with dedicated and shared lanes; the difference is computed from the plan. */
+/* Corrects the measured period of a job that ran alone. In the longer stays with dedicated and
+ * shared lanes the job has other random step times. The effect of this difference is computed from
+ * the plan. */
 static void take_out_draws(const struct plan *plan, size_t index, struct turn_job *seen)
 {
     const struct plan_job *job = &plan->jobs[index];

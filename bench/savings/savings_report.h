@@ -13,8 +13,8 @@ struct savings_sums {
     double saved[3]; /* saved part of the cores, compared with servers of 1, 2 and 4 cores */
     double loss_mean, loss_p95, loss_worst, loss_worst_alone, offered, busiest;
     double losses[PLAN_JOBS_MAX]; /* loss of each job */
-    /* part of the jobs with a prediction whose prediction is right within 2 points; NAN: no job
-     * has one */
+    /* among the jobs with a prediction, the part whose prediction is within 2 points of the
+     * measured loss; NAN: no job has a prediction */
     double predicted_near;
     double periods_ns[PLAN_JOBS_MAX][SAVINGS_SETTINGS];
 };

@@ -22,7 +22,9 @@ double statistics_quantile(double *values, size_t count, double part);
  * each turn. */
 #define STATISTICS_TURNS_MAX 64
 double statistics_turns_median(const void *figures, size_t width, size_t turns, size_t at);
-/* Returns the median of the ratios of each turn to the other system's turn; 0 without a ratio. */
+/* Returns the median over the turns of a ratio: the value of this system in a turn, divided by the
+ * value of the other system in the same turn. A turn in which the other value is 0 has the ratio
+ * 0. */
 double statistics_turns_ratio(const void *figures, const void *others, size_t width, size_t turns,
                               size_t at);
 double statistics_mean(const double *values, size_t count);

@@ -13,7 +13,7 @@ struct turn_job {
     double arrive_ns; /* time of arrival since the start of the turn */
     uint32_t rounds;
     /* Results. */
-    double period_ns; /* mean of its measured rounds, over all ranks */
+    double period_ns; /* mean length of the job's measured rounds, over all ranks */
     uint64_t timed_rounds, checked_rounds, wrong;
     bool is_known; /* whether the service had measured the job */
     /* number of readings of the service (looks) that had a prediction for the job */
@@ -26,7 +26,7 @@ struct turn {
     const struct plan *plan;
     const struct service *service;
     const char *transport;
-    /* whether the service parks unneeded lanes: then every open lane is allocated */
+    /* whether the service parks unneeded lanes; if so, every open lane counts as allocated */
     bool scales;
     size_t jobs_looks; /* the jobs are read at each jobs_looks-th reading of the lanes; 0: never */
     struct turn_job jobs[PLAN_JOBS_MAX];
@@ -51,7 +51,8 @@ struct turn {
 int turn_run(struct turn *turn);
 /* Adds all jobs with their planned arrivals and stays. */
 void turn_all(struct turn *turn);
-/* Adds one job from the start of the turn, for `stay_ns` and at least `rounds_least` rounds. */
+/* Adds one job, which joins at the start of the turn. The job stays for `stay_ns`, and for at least
+ * `rounds_least` rounds. */
 void turn_add(struct turn *turn, size_t job, double stay_ns, uint32_t rounds_least);
 /* Returns the mean of all predictions during the stay, for a comparison with the measured loss.
  * NAN: no prediction. */

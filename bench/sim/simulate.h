@@ -25,7 +25,8 @@ struct simulated {
     double loss_counted;
     /* mean of the loss that the jobs would have without other jobs */
     double loss_own;
-    double predicted_near; /* part of the sampled jobs whose prediction is right within 2 points */
+    /* part of the sampled jobs whose prediction is within 2 points of the measured loss */
+    double predicted_near;
 };
 
 /* Runs the simulation. `trail` may be NULL; otherwise `trail` is all zeros, and the caller frees

@@ -133,7 +133,8 @@ static error_t parse_setting(int key, char *text, struct argp_state *state, stru
     }
 }
 
-/* Returns the name of an option that the live comparison does not use or sets itself; else NULL. */
+/* Returns the name of the option if the live comparison ignores this option or sets its value; else
+ * NULL. */
 static const char *name_if_not_live(int key)
 {
     static const int keys[] = {KEY_TRACES, KEY_HOURS, KEY_REPORT, KEY_SENSITIVITY, KEY_X,

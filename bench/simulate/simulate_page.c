@@ -1,5 +1,5 @@
-/* Writes a simulation as one page. Of thousands of jobs the page shows those with the largest
- * loss. */
+/* Writes a simulation as one page. Of the thousands of jobs the page shows only the jobs with the
+ * largest losses. */
 #include "bench/lib/run_file.h"
 #include "bench/simulate/simulate_report.h"
 

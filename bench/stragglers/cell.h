@@ -40,8 +40,9 @@ struct cell {
     uint32_t windows, rounds; /* numbers of windows and rounds until the recovery; 0: no recovery */
     /* numbers of tried and of kept experiments before the end of the injector */
     uint32_t tried, kept;
-    /* Bytes of the tensors that are not on the lane where they were before the injector (or where
-     * the injector placed them). A move that was undone counts as 0. */
+    /* Bytes of the tensors that have left their first lane: the lane before the start of the
+     * injector, or the lane on which the injector placed the tensor. A move that was undone counts
+     * as 0. */
     double bytes_moved;
     struct herd_checks checks;
     char why_skipped[128]; /* reason why the cell was not run; "": it was run */

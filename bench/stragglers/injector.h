@@ -14,7 +14,8 @@
 enum injector_kind {
     INJECTOR_NONE,
     INJECTOR_SLEEP, /* the lane sleeps four times as long for each byte */
-    /* the lane with a certain task sleeps in each of its rounds, also after a move of the task */
+    /* the lane that serves one chosen task sleeps in each round of this task, also after a move of
+     * the task */
     INJECTOR_TASK,
     INJECTOR_HOG,  /* other processes use the lane's core */
     INJECTOR_CAP,  /* the bandwidth of the lane's port is limited */

@@ -40,7 +40,8 @@ static const struct policy policies[POLICIES] = {
 
 struct stragglers {
     bool is_quick, is_json;
-    /* folder of the models; only this model, injector or policy (NULL: all) */
+    /* `folder` contains the models. `model`, `injector` and `policy` select the measured cells
+     * (NULL: all). */
     const char *folder, *model, *injector, *policy;
     char cores[16], lanes_per_core[8];
     /* values of `--piece-max` for models of TARGET_BYTES and of WORK_BYTES */

@@ -48,8 +48,8 @@ static int ahead_work(struct tables_worker *w)
     if (error == 0)
         error = tables_barrier(w);
     tables_usage_end(w, &usage);
-    /* with SSP, more clocks are needed until all pushes are applied: as many as a rank may be
-     * ahead */
+    /* with SSP the last pushes are applied only after further clocks: as many clocks as a rank may
+     * be ahead */
     for (uint32_t i = 0; error == 0 && i <= w->plan->spec.staleness; i++)
         error = gp_clock(w->job);
     if (error == 0)

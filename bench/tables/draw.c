@@ -16,8 +16,9 @@ uint64_t tables_mix(uint64_t a, uint64_t b, uint64_t c)
     return x ^ x >> 32;
 }
 
-/* Returns a number from 0 to rows - 1. With a power law the number k has a probability in
- * proportion to (k + 1)^-POWER, by the inverse of its integral. */
+/* Returns a number from 0 to rows - 1. With a power law the probability of the number k is
+ * proportional to (k + 1)^-POWER; the number is computed by the inverse of the integral of this
+ * function. */
 static uint64_t draw_key(const struct tables_plan *plan, uint64_t drawn)
 {
     if (!plan->is_skewed)

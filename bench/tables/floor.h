@@ -1,5 +1,5 @@
-/* The row store of a lane, alone in this process: the floor of all costs, and a replay of all
- * updates of one worker. Rows are f32 with rule Adagrad. */
+/* The row store of a lane, alone in this process. Its cost is a lower bound (floor) for the cost of
+ * a lane. Its rows are a replay of all updates of one worker. Rows are f32 with rule Adagrad. */
 #ifndef GRADPOOL_BENCH_TABLES_FLOOR_H
 #define GRADPOOL_BENCH_TABLES_FLOOR_H
 

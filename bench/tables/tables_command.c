@@ -29,7 +29,7 @@ static const struct part {
 
 struct tables_options {
     struct tables tables;
-    const char *part; /* only part that is measured; NULL: all parts */
+    const char *part; /* the only part that is measured; NULL: all parts */
 };
 
 static bool is_part(const char *name)

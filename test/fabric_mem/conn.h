@@ -150,12 +150,12 @@ void mem_conn_take(struct mem_conn *c, struct mem_packet *p);
 struct fabric_event *mem_conn_happened(struct mem_conn *c, enum fabric_event_kind kind);
 /* Completes the oldest operation. `data`: data of a read if `error` is 0. */
 void mem_conn_finish_op(struct mem_conn *c, int error, const void *data);
-/* Ends this end: fails its posted operations, then reports CLOSED. The other end is not
+/* Closes this end: fails its posted operations, then reports CLOSED. The other end is not
  * informed. */
 void mem_conn_end(struct mem_conn *c, int error, uint32_t reason);
 /* Ends the connection regularly, from this end. */
 void mem_conn_leave(struct mem_conn *c);
-/* Ends both ends with -ECONNRESET, after the arrival of some of this end's packets in flight. */
+/* Closes both ends with -ECONNRESET, after the arrival of some of this end's packets in flight. */
 void mem_conn_break(struct mem_conn *c);
 
 uint64_t mem_digest(const void *bytes, size_t count);

@@ -6,8 +6,8 @@
 #include "svc/fabric/fabric.h"
 #include "test/fabric_mem/network.h"
 
-/* Opens a fabric. `options` may be NULL; only payload_bytes_max is used. The fabric is closed
- * before the network. */
+/* Opens a fabric. `options` may be NULL; only payload_bytes_max is used. The caller must close the
+ * fabric before the network. */
 int mem_fabric_open(struct mem_network *network, const struct fabric_options *options,
                     struct fabric **ret_fabric);
 
@@ -25,7 +25,8 @@ enum mem_fault {
     MEM_FAULT_RESET, /* the connection ends: -ECONNRESET here, CLOSED at both ends */
     MEM_FAULT_KILL,  /* mem_fabric_kill() before the post */
 };
-/* Fails the n-th post (send, read, write, notify) from now on, once; `n` from 1, 0: none. */
+/* Makes one post fail: the n-th post (send, read, write or notify) from now on, counted from 1; 0:
+ * no post fails. */
 void mem_fabric_fail_post(struct fabric *f, uint64_t n, enum mem_fault fault);
 
 struct mem_counters {

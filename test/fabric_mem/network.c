@@ -57,8 +57,8 @@ void mem_network_advance(struct mem_network *n, uint64_t now_ns)
     n->now_ns = now_ns;
 }
 
-/* Returns the time of the first packet of an inbox with a future time. Packets that wait for a poll
- * or a message buffer do not depend on the clock. */
+/* Returns the time of the first packet in an inbox whose time is in the future. Packets that wait
+ * for a poll or a message buffer do not depend on the clock. */
 static uint64_t inbox_next_ns(const struct mem_conn *c, uint64_t now_ns)
 {
     list_for_each (node, &c->inbox) {

@@ -13,8 +13,9 @@ struct mem_network_options {
     /* Every packet has a random delay between these two values; packets of one direction of a
      * connection keep their order. Both 0: a packet arrives at the receiver's next poll. */
     uint64_t delay_min_ns, delay_max_ns;
-    /* true: like shared memory: fabric_map() returns pointers, reads and writes are done at once, a
-     * message has no payload, and only own memory can be lent. false: like libfabric. */
+    /* True for a network like shared memory: fabric_map() returns pointers, reads and writes are
+     * done at once, a message has no payload, and only own memory can be lent. False for a network
+     * like libfabric. */
     bool is_mapped;
     /* maximum number of messages and operations in progress of one end; 0: 64 */
     uint32_t queue_depth;
@@ -22,7 +23,7 @@ struct mem_network_options {
 
 /* Creates a network whose clock is at 0. -EINVAL: delay_min_ns > delay_max_ns. */
 int mem_network_create(const struct mem_network_options *options, struct mem_network **ret_network);
-/* Called after all its fabrics have been closed. NULL is fine. */
+/* Frees the network; the caller has closed all fabrics of the network before. `n` may be NULL. */
 void mem_network_destroy(struct mem_network *n);
 
 uint64_t mem_network_now_ns(const struct mem_network *n);

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* fabric_read() fills the caller's memory with this until READ, because a caller must not use the
- * former contents. */
+/* The caller's memory contains this byte from fabric_read() until READ, because a caller must not
+ * use the former contents. */
 #define JUNK 0xa5
 
 /* --- posting --------------------------------------------------------------------------------- */
@@ -104,8 +104,8 @@ int mem_verb_messages_held_max(const struct fabric *f) { return MEM_MESSAGES_MAX
 
 /* --- lent memory ----------------------------------------------------------------------------- */
 
-/* Creates the region for the receiver: a second mapping of the memory in a network that maps,
- * otherwise the same addresses. */
+/* Creates the region for the receiver. In a network that maps memory the region is a second
+ * mapping; in other networks the region has the same addresses. */
 static int share_region(const struct mem_network *n, const struct region *region,
                         struct region *ret_shared)
 {

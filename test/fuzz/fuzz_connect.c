@@ -1,6 +1,6 @@
 /* Fuzzes the first bytes of an unknown peer. The first byte selects connect data of fabric_ofi, or
- * a packet on the socket of fabric_shm. Either they are refused, or they are valid and equal after
- * they are packed again. */
+ * a packet on the socket of fabric_shm. Either the bytes are refused, or they are valid, and
+ * packing the parsed values gives the same bytes. */
 #include "svc/fabric/ofi/message/hello.h"
 #include "svc/fabric/shm/peer/socket.h"
 #include "test/lib/fuzz.h"

@@ -1,6 +1,6 @@
 /* Fuzzes the directory of a request for rows, in memory that a worker lends. The first eight bytes
  * are the number of shards and the number of keys. Either an entry is refused, or every span names
- * a shard and keys within the request, and the search finds it again. */
+ * a shard and keys within the request, and the search for this shard finds the span. */
 #include "svc/wire/table/row_directory.h"
 #include "test/lib/fuzz.h"
 

@@ -1,4 +1,4 @@
-/* Fuzzes the terms of a table, which clients declare and aggregators receive. Either they are
+/* Fuzzes the terms of a table, which clients declare and aggregators receive. Either the terms are
  * refused with a reason, or all counts are in range, and the terms with defaults filled in mean the
  * same. The bytes behind the terms are a name. */
 #include "svc/wire/table/table_terms.h"

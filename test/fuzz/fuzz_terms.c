@@ -1,6 +1,6 @@
 /* Fuzzes the terms of a tensor, which clients declare, the store contains and aggregators receive.
- * Either they are refused with a reason, or all ranks, counts and lengths computed from them are in
- * range. The first byte is the number of workers of the job. */
+ * Either the terms are refused with a reason, or all ranks, counts and lengths computed from them
+ * are in range. The first byte is the number of workers of the job. */
 #include "svc/wire/terms.h"
 #include "test/lib/fuzz.h"
 

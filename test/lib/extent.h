@@ -1,5 +1,6 @@
-/* Number of repetitions of a test: all with GRADPOOL_TEST_LONG, which `test/run.sh --long` sets;
- * fewer by default; the fewest with sanitizers, which slow down each step. */
+/* Number of repetitions of a test. GRADPOOL_TEST_LONG, which `test/run.sh --long` sets, selects the
+ * largest number. The default is smaller. Builds with sanitizers use the smallest number, because
+ * sanitizers slow down each step. */
 #ifndef TEST_LIB_EXTENT_H
 #define TEST_LIB_EXTENT_H
 

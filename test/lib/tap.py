@@ -92,7 +92,7 @@ def cases(suite, pattern):
 
 def main(module='__main__'):
     """Runs all cases of the module, or the cases that match GRADPOOL_TEST_CASE. Prints the plan
-    last. Exits with 1 if one failed."""
+    last. Exits with 1 if a case failed."""
     result, suite = TapResult(), unittest.defaultTestLoader.loadTestsFromModule(sys.modules[module])
     if pattern := os.environ.get('GRADPOOL_TEST_CASE'):
         suite = unittest.TestSuite(cases(suite, pattern))

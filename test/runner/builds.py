@@ -6,8 +6,8 @@ import platform
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-# Sanitizers need line numbers (-g1) but no variables, and more than -O1 would save little time next
-# to the cost of the sanitizer. Both options halve the time of a build.
+# Sanitizers need line numbers (-g1) but no variables. A higher level than -O1 would save little
+# time, because the sanitizer itself costs more time. Both options halve the time of a build.
 CHECKED = ['-Doptimization=1', '-Ddebug=false', '-Db_lundef=false', '-Dc_args=-g1']
 ADDRESS = [*CHECKED, '-Db_sanitize=address,undefined']
 THREAD = [*CHECKED, '-Db_sanitize=thread']
@@ -65,7 +65,8 @@ class Build:
 
 
 def steady_memory():
-    """Returns words to put before a command of ThreadSanitizer: it needs a fixed memory layout."""
+    """Returns words to put before the command of a program with ThreadSanitizer, because
+    ThreadSanitizer needs a fixed memory layout."""
     words = ['setarch', platform.machine(), '--addr-no-randomize']
     works = subprocess.run([*words, 'true'], stderr=subprocess.DEVNULL, check=False)
     return [] if works.returncode else words

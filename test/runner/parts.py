@@ -6,8 +6,8 @@ import dataclasses
 
 from builds import ADDRESS, CHECKED, THREAD, Build
 
-# Suites of the sanitizer builds: programs that consist only of our own code. Parsers, pure
-# functions and simulated worlds have one thread.
+# Suites of the sanitizer builds. Their programs consist only of our own code. THREADED lacks
+# parsers, pure functions and simulated worlds, because these have only one thread.
 THREADED = {'unit', 'e2e-sanitized'}
 SANITIZED = THREADED | {'pure', 'fuzz', 'sim'}
 ONLY_LONG = {'torch-whole', 'demo', 'stragglers', 'explore', 'platform'}
@@ -55,8 +55,8 @@ def make_builds():
 
 
 def short_suites(build):
-    """Returns the suites of a build in a run without --long. None: all except those only in
-    LONG."""
+    """Returns the suites of a build in a run without --long. None: all suites except the suites
+    that only --long runs."""
     return {'address': SANITIZED, 'thread': THREADED}.get(build)
 
 

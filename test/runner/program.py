@@ -71,7 +71,7 @@ class Program:
         return True
 
     def note_use(self, cores, elapsed_s, pids):
-        """Records the cores that its processes `pids` used or waited for in the last
+        """Records the cores that the program's processes `pids` used or waited for in the last
         `elapsed_s`."""
         self.cores, size = cores, self.output_bytes()
         if size > self.size:

@@ -17,7 +17,9 @@ MORE_CORES = 0.4    # programs may use this many more cores than exist, because 
 # number of idle cores needed for one more program, because running programs have bursts
 IDLE_CORES = 0.3
 AT_ONCE = 12        # maximum number of programs for each core
-TORCH_AT_ONCE = 2   # such a program has one process for each rank, and imports torch
+# maximum number of programs with torch: such a program has one process for each rank, and each
+# process imports torch
+TORCH_AT_ONCE = 2
 
 
 class Schedule:

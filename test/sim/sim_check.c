@@ -270,8 +270,10 @@ void spoil(struct sim_worker *w, struct sim_piece *piece, uint64_t round)
 
 /* --- between two turns --- */
 
-/* Returns the bytes of parameters and moments (twice), of two results for late ranks, or of a
- * running sum, rounded up by a quarter like the arena. */
+/* Returns the maximum number of bytes that a lane keeps between rounds. Pieces with an update rule
+ * have parameters and moments, twice. Pieces of kind SIM_FIRST have two results for late ranks.
+ * Pieces of kinds SIM_STALE and SIM_ANY have a running sum. A quarter is added, because the arena
+ * rounds sizes up. */
 static size_t kept_bytes(const struct sim_job *job)
 {
     size_t bytes = 0;

@@ -134,8 +134,8 @@ void coordinator_place_job(struct sim *sim, struct sim_job *job)
     }
 }
 
-/* If a worker has not adopted the former route yet, it connects directly to the new lane. For this
- * worker it still holds that an earlier lane has released the piece. */
+/* A worker that has not adopted the former route yet connects directly to the new lane. If an
+ * earlier lane has released the piece, `is_released` stays true for this worker. */
 void tell_route(struct sim_piece *piece, bool is_released)
 {
     for (uint32_t rank = 0; rank < piece->job->workers_count; rank++) {
@@ -197,8 +197,8 @@ static bool replace_dead(struct sim *sim, uint32_t number)
     return true;
 }
 
-/* Lets a lane serve a piece that it was ordered to drop until the open round ends. Later the
- * lane may receive the piece again under another epoch. */
+/* Finishes the move of a piece that its lane was ordered to drop. The lane serves the piece until
+ * the open round ends. Then another lane gets the piece, or the same lane under another epoch. */
 static bool finish_move(struct sim *sim, struct sim_piece *piece)
 {
     if (!piece->is_leaving || !sim->lanes[piece->lane].is_alive)

@@ -52,7 +52,7 @@ static void draw_bound(struct sim *sim, struct sim_piece *piece)
         piece->bound = (uint32_t)sim_draw(sim, 3);
 }
 
-/* Returns the number of rounds with contributions that one element can represent. */
+/* Returns the number of rounds whose contributions one element can represent. */
 static uint32_t rounds_an_element(const struct sim_piece *piece)
 {
     return EXACT_BITS / piece->job->workers_count;
@@ -263,8 +263,8 @@ static bool is_whole(const struct sim_piece *piece, const float *sum)
     return true;
 }
 
-/* Checks a sum. It must contain all rounds committed before the announcement, no round twice, and
- * only rounds that a worker has begun. No rank may be further ahead than the terms allow. */
+/* Checks a sum. The sum must contain all rounds committed before the announcement, no round twice,
+ * and only rounds that a worker has begun. No rank may be further ahead than the terms allow. */
 static bool is_sum_so_far(const struct sim_worker *w, const struct sim_piece *piece, uint64_t round,
                           const float *sum)
 {

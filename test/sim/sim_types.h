@@ -279,7 +279,8 @@ bool kind_takes(const struct sim_piece *piece, uint64_t round, uint32_t rank);
 void kind_update(struct sim_piece *piece, uint64_t round, bool is_step, float *mean);
 float kind_contribution(const struct sim_piece *piece, uint64_t round, uint32_t rank,
                         uint64_t element);
-/* Records the committed rounds, which the result of the round that begins must contain. */
+/* Records the rounds that are committed when a round begins. The result of this round must contain
+ * them. */
 void kind_begin(struct sim_worker *w, const struct sim_piece *piece);
 /* Returns the round whose result is in the landing area, for kinds with an open set; 0: none. */
 uint64_t kind_result_round(const struct sim_worker *w, struct sim_piece *piece, uint64_t round);

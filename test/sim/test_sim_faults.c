@@ -34,8 +34,8 @@ static struct sim_options small_world(enum sim_reach reach)
                                 .payload_bytes_max = 4096};
 }
 
-/* Makes each post fail , one run for each post; the results must have the same bits. Returns the
- * number of new connections. */
+/* Makes each post fail, in a run of its own. The results must have the same bits as without a
+ * failure. Returns the number of new connections. */
 static uint64_t fail_each_post(struct sim_options options, struct sim_fault fault)
 {
     options.fault.is_worker = fault.is_worker;
@@ -92,8 +92,9 @@ static void a_step_of_an_update_rule_is_applied_once_after_the_end_of_any_connec
     assert_true(fail_everywhere(options, (struct sim_fault){.fault = MEM_FAULT_RESET}) > 0);
 }
 
-/* Breaks the connection at each post, so at every point of a round. At some points all but this
- * worker's result has been sent; the round must then not be committed. */
+/* Breaks the connection at each post, so at every point of a round. At some points the results of
+ * all other workers have been sent, but not the result of this worker. The round must then not be
+ * committed. */
 static void a_connection_that_ends_at_any_post_of_a_worker_is_made_again(void **state)
 {
     uint64_t comebacks = 0;

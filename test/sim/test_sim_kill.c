@@ -1,7 +1,7 @@
-/* Kills the owner of a piece before its n-th post, for each n (without --long for some n) up to the
- * number of posts of the world. So the owner dies between any two RESULTs, and between any two
- * transfers of a chunk. The seed determines which part of the posts in flight arrives. The next
- * owner finishes with the same bits. */
+/* Kills the owner of a piece before its n-th post, for each n up to the number of posts of the
+ * world (without --long, only for some n). So the owner dies between any two RESULTs, and between
+ * any two transfers of a chunk. The seed determines which part of the posts in flight arrives. The
+ * next owner finishes with the same bits. */
 #include "test/lib/extent.h"
 #include "test/sim/sim_types.h"
 

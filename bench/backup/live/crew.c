@@ -14,8 +14,8 @@
 
 #define RUN_NS (120 * NS_PER_S)
 
-/* Returns a digest that a rank has stored of its parameters after the round; 0: no rank has stored
- * one. `ret_ranks`: number of ranks that have the round. */
+/* Returns the digest of the parameters after the round, as stored by a rank; 0: no rank has stored
+ * a digest. `ret_ranks`: number of ranks with a digest of the round. */
 static uint64_t crew_digest(const struct crew_board *board, size_t round, unsigned *ret_ranks,
                             bool *ret_equal)
 {

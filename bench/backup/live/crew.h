@@ -22,9 +22,10 @@ struct crew_setting {
 struct crew_result {
     double seconds; /* time from the first round to the target; NAN: not reached */
     uint64_t rounds;
-    double k_mean;    /* mean number of gradients in a round */
-    double dropped;   /* mean fraction of the ranks whose gradient is missing in a round */
-    uint64_t absence; /* largest number of consecutive rounds without a gradient of one rank */
+    double k_mean;  /* mean number of gradients in a round */
+    double dropped; /* mean fraction of the ranks whose gradient is missing in a round */
+    /* largest number of consecutive rounds in which the same rank has no gradient */
+    uint64_t absence;
     /* true: in each round, parameters are equal on all ranks that have the result of the round */
     bool bits_equal;
     uint64_t compared; /* number of rounds whose result several ranks had */

@@ -48,8 +48,8 @@ static gp_backup_spec worker_backup(const struct grid_rule *rule)
     return (gp_backup_spec){.rule = rules[rule->rule], .k = rule->k, .absence = UINT32_MAX};
 }
 
-/* For the rule `all` the job joins with a static k that is the number of ranks, because a job
- * without backup workers counts no rounds, and the workers could not stop at one round. */
+/* For the rule `all` the job joins with a static k that equals the number of ranks. A job without
+ * backup workers counts no rounds, so its workers could not stop at the same round. */
 static int worker_join(struct crew_worker *w)
 {
     const struct crew_setting *s = w->setting;

@@ -32,7 +32,8 @@ struct live_group {
     const struct grid_times *times;
     /* `all_s`: time of the rule `all` in seconds; NAN: the rule was not run */
     double target, all_s;
-    uint32_t best_static; /* k of the fastest run with a static k; 0: none has reached the target */
+    /* k of the fastest run with a static k; 0: no such run has reached the target */
+    uint32_t best_static;
     struct live_row rows[GRID_RULES_MAX];
     size_t rows_count;
 };

@@ -8,7 +8,7 @@
 struct live_backup {
     const struct grid *grid; /* step times and rules */
     const struct jitter *jitter;
-    const char *transport; /* only transport that is used; NULL: both transports */
+    const char *transport; /* the only transport that is used; NULL: both transports */
     /* real duration of a unit of time, which is about the duration of one gradient */
     uint64_t unit_ns;
     bool is_quick, is_json;

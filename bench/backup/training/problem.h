@@ -1,5 +1,5 @@
-/* Problems of the virtual bench: parameters, gradients of batches, losses. 32-bit floats and plain
- * SGD. */
+/* Problems of the virtual bench: parameters, gradients of batches, losses. All problems use 32-bit
+ * floats and plain SGD. */
 #ifndef GRADPOOL_BENCH_BACKUP_TRAINING_PROBLEM_H
 #define GRADPOOL_BENCH_BACKUP_TRAINING_PROBLEM_H
 

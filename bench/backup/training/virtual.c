@@ -21,7 +21,7 @@ struct run {
     struct backup *backup;
     struct durations durations;
     struct problem problem;
-    /* `moment`: time of the next decision if no gradient arrives before */
+    /* `moment`: time of the next decision if no gradient arrives earlier */
     double now, moment;
     double ends[GRID_WORKERS_MAX]; /* end of each rank's gradient in progress; INFINITY: none */
     /* sum of the gradients of the closed round, and later their mean */

@@ -25,9 +25,10 @@ struct virtual_setting {
 struct virtual_result {
     double reached[GRID_TARGETS]; /* time of each target; -1: not reached */
     uint32_t rounds;
-    double k_mean;    /* mean number of gradients in a round */
-    double dropped;   /* mean fraction of the ranks without a gradient in a round */
-    uint32_t absence; /* largest number of consecutive rounds without a gradient of one rank */
+    double k_mean;  /* mean number of gradients in a round */
+    double dropped; /* mean fraction of the ranks without a gradient in a round */
+    /* largest number of consecutive rounds in which the same rank has no gradient */
+    uint32_t absence;
     double decide_ns; /* mean time of a decision on the real clock */
     double loss;      /* loss at the end of the run */
 };

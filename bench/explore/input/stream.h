@@ -51,8 +51,8 @@ struct stream_trace {
     size_t count;
 };
 
-/* Reads the arrivals of a CSV trace: of jobs with more than one worker that were submitted within
- * the window of the trace. Returns a negative errno, with a text in `error`. */
+/* Reads arrivals from a CSV trace. A job counts if the job has more than one worker and was
+ * submitted within the window of the trace. Returns a negative errno, with a text in `error`. */
 int stream_read_trace(const char *path, struct stream_trace *ret_trace, char *error,
                       size_t error_bytes);
 

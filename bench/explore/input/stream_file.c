@@ -1,5 +1,5 @@
-/* Reads streams from JSON: an object with `streams` (an array) and `constants`, the defaults of all
- * streams. Must check every number of a file. */
+/* Reads streams from a JSON object. Its field `streams` is an array; its field `constants` has the
+ * defaults of all streams. Must check every number of a file. */
 #include "bench/explore/input/stream.h"
 
 #include <errno.h>
@@ -24,8 +24,8 @@ static void stream_fail(struct stream_source *source, const char *name, const ch
     source->failure = -EINVAL;
 }
 
-/* Returns a number of the stream. A number that is missing there is taken from the constants; a
- * number that is missing in both is `usual`. Never returns NAN. */
+/* Returns a number of the stream. If the stream lacks the number, returns the number of the
+ * constants; if the constants lack the number, too, returns `usual`. Never returns NAN. */
 static double stream_number(struct stream_source *source, const char *name, double usual,
                             double least, double most)
 {

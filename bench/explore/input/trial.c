@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIAL_KEEP 0.5      /* fraction of the trials that continue after a rung */
-#define TRIAL_REPORTS_MIN 4 /* number of reports at a rung below which every trial continues */
-#define TRIAL_BURST_S 60    /* time in seconds within which all trials of a burst arrive */
+#define TRIAL_KEEP 0.5 /* fraction of the trials that continue after a rung */
+/* while a rung has fewer reports, every trial continues after this rung */
+#define TRIAL_REPORTS_MIN 4
+#define TRIAL_BURST_S 60 /* time in seconds within which all trials of a burst arrive */
 #define TRIAL_STEPS_MIN 81
 
 static double trial_uniform(uint64_t *state, double least, double most)
@@ -68,7 +69,8 @@ static double trial_expected_steps(const struct trial *trial)
     return expected;
 }
 
-/* Returns the mean time between two trials that results in the load of the stream. */
+/* Returns the mean time between two arrivals. With this time the trials have the load of the
+ * stream. */
 static double trial_gap_s(const struct trial_stream *stream, const struct trial *trials)
 {
     double sum = 0;

@@ -10,7 +10,8 @@
 
 struct trial {
     double submit_s;
-    double split_s, serial_s, wide_s; /* step time with w workers: split/w + serial + wide w */
+    /* step time with w workers: split_s / w + serial_s + wide_s * w */
+    double split_s, serial_s, wide_s;
     uint32_t workers_min, workers_max;
     double rungs[TRIAL_RUNGS];   /* number of steps at each rung; ascending */
     double reports[TRIAL_RUNGS]; /* a lower value is better */
@@ -30,8 +31,8 @@ double trial_speed(const struct trial *trial, uint32_t workers);
 /* Returns the number of steps of the whole training. */
 double trial_steps(const struct trial *trial);
 
-/* Asynchronous halving: at each rung the better half of the trials continues, compared with the
- * reports so far. */
+/* Asynchronous halving: a trial continues after a rung if its report is in the better half of the
+ * reports that this rung has so far. */
 struct trial_search {
     double *reports[TRIAL_RUNGS]; /* reports at each rung, sorted */
     size_t counts[TRIAL_RUNGS];

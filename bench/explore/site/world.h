@@ -31,19 +31,19 @@ struct world_setting {
 
 struct world_figures {
     double feedback_p50_s, feedback_p95_s; /* time from submit to first report */
-    /* mean over all trials of their steps/s from submit to end, divided by the speed of one
-     * worker */
+    /* mean over all trials of a ratio: steps/s of the trial from submit to end, divided by the
+     * steps/s of one worker */
     double speed;
     double whole_speed; /* mean speed over the trials that ran all their steps */
     double makespan_s;
     double slot_use;     /* fraction of the slot time with a worker */
     double best, best_s; /* best report of a whole training, and its time */
-    /* median and longest pause of a job because its workers changed */
+    /* median and longest pause of a job for a change of its workers */
     double pause_p50_s, pause_max_s;
     double resizes, lane_changes;
     double stage_wait_mean_s, stage_wait_max_s;
-    /* largest ratio of a wait to its bound (F7), over stages only if the run has any; 0: no
-     * waits */
+    /* largest ratio of a wait to its bound (F7); in a run with stages, only waits of stages count;
+     * 0: no waits */
     double bound_use;
     /* number of arrivals and rests beyond their bound; only for the scheduler with rests */
     double waits_over;

@@ -1,5 +1,6 @@
-/* An operator who orders snapshots of jobs during `faults`. A file must be complete, of one
- * iteration, and right to the last bit. Otherwise there is no file, and the error has a reason. */
+/* An operator who orders snapshots of jobs during `faults`. A file must be complete, must contain
+ * states of one iteration, and must be right to the last bit. If a snapshot fails, there must be no
+ * file, and the error must have a reason. */
 #ifndef GRADPOOL_BENCH_FAULTS_OPERATOR_SNAPSHOTS_H
 #define GRADPOOL_BENCH_FAULTS_OPERATOR_SNAPSHOTS_H
 

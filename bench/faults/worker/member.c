@@ -184,8 +184,8 @@ static void go(struct worker *w)
 
 /* --- a result --- */
 
-/* Compares a result with the sum in rank order of the gradients of the ranks of the round. Element
- * PUSH_END is not compared, because any rank may have set this element. */
+/* Compares a result with the sum of the gradients of the round's ranks, added in rank order.
+ * Element PUSH_END is not compared, because any rank may have set this element. */
 static uint64_t count_wrong(const struct worker *w, const struct pushes *pushes)
 {
     const void *present[LEDGER_RANKS];

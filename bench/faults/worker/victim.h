@@ -19,7 +19,7 @@ struct victim_board {
     _Atomic uint32_t ends; /* set when the run ends; rank 0 then announces the end in a round */
     /* number of stops by the bench; a duration that includes a stop does not count */
     _Atomic uint32_t stops;
-    /* number of workers for which the member calls gp_job_resize(); 0: none */
+    /* number of workers that the member requests by gp_job_resize(); 0: no resize */
     _Atomic uint32_t wanted;
     uint64_t resizes; /* number of resizes done as requested */
     uint64_t rounds, elements_checked, wrong, hangs, longest_wait_ns;

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #define GIB ((double)(1 << 30))
-/* smallest default of the lanes of a job; equal to the packer's value */
+/* minimum of a job's default number of lanes; equal to the packer's value */
 #define LANES_OF_A_JOB_MIN 8
 #define DRAINS_TRIED 8 /* consolidation tries to empty this many of the least busy lanes */
 #define NO_LANE SIZE_MAX
@@ -186,7 +186,7 @@ static size_t lanes_to_open(const struct cluster *cluster, const struct job_prof
     return all < open ? 0 : all - open < most ? all - open : most;
 }
 
-/* Describes all open lanes except the lane `but`, and a number `closed` of closed lanes. */
+/* Describes all open lanes except lane `but`, and a number of closed lanes (`closed`). */
 static void view_fill(struct view *view, const struct cluster *cluster, size_t job, size_t but,
                       size_t closed)
 {
@@ -370,7 +370,8 @@ static void put_back(struct drain *drain)
     }
 }
 
-/* Counts the parts of jobs that moved from this lane to different lanes. */
+/* Counts the moves from this lane. All pieces of a job that went to the same lane count as one
+ * move. */
 static uint64_t count_moves(const struct drain *drain)
 {
     uint64_t moves = 0;

@@ -19,10 +19,10 @@
 #define ROUNDS 100
 /* 5 rounds of warm-up and 20 counted rounds; the job keeps its lanes during these rounds */
 #define MEASURED_ROUNDS 25
-/* time for which a job keeps its lanes before growth tries fewer (G5, G12 of packer) */
+/* time for which a job keeps its lanes before growth tries fewer lanes (G5, G12 of packer) */
 #define HOLD_NS UINT64_C(30000000000)
 #define TRIED_ROUNDS 50
-/* Shortest length of a trial: its move, 3 windows to settle, and 2 more. */
+/* Shortest length of a trial: its move, 3 windows to settle, and 2 more windows. */
 #define TRIED_NS UINT64_C(6000000000)
 #define CHUNK_BYTES (2 << 20) /* size of a chunk: 512 KiB of each of four workers */
 
@@ -160,7 +160,7 @@ static uint32_t find_busiest(const struct measurement *m, uint32_t lanes, double
 }
 
 /* Measures the end of a round as the service does: from the times of one lane, because a lane does
- * not know the ends of other lanes; rounds begin almost at the same time on all lanes. */
+ * not know the ends of other lanes. Rounds begin almost at the same time on all lanes. */
 static int measure_ending(const struct queue_job *job, uint32_t lanes, uint32_t rounds,
                           struct measurement *m)
 {

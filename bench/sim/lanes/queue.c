@@ -2,9 +2,9 @@
  * and a heap of the lanes' next events. Must never use a formula of loss, because formulas are
  * compared with this simulation.
  *
- * A lane with work of only one job serves it without events until a piece of another job arrives.
- * The lane then stops at the end of the chunk. So events happen only when a lane has to choose a
- * job. */
+ * A lane that has work of only one job serves this job without events until a piece of another job
+ * arrives. The lane then stops at the end of the chunk. So events happen only when a lane has to
+ * choose a job. */
 #include "bench/sim/lanes/queue.h"
 
 #include "bench/sim/chance.h"

@@ -42,8 +42,9 @@ struct queue_outcome {
 int queue_run(const struct queue_job *jobs, size_t count, double chunk_ns, double end_ns,
               uint64_t warm_rounds, struct queue_outcome *ret_outcomes);
 
-/* Simulates `count` rounds of a job after round `first`, without other jobs. Returns their total
- * time, and the standard deviation of their lengths (may be NULL). Returns 0 or -ENOMEM. */
+/* Simulates `count` rounds of a job after round `first`, without other jobs. `ret_elapsed_ns`:
+ * total time of these rounds; `ret_deviation_ns` (may be NULL): standard deviation of their
+ * lengths. Returns 0 or -ENOMEM. */
 int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, double *ret_elapsed_ns,
                 double *ret_deviation_ns);
 
@@ -51,7 +52,8 @@ int queue_alone(const struct queue_job *job, uint64_t first, uint64_t count, dou
 struct queue_ending {
     /* time from a round's first work to its last; 0: the lane has no piece of the job */
     double span_ns;
-    double burst_ns; /* lane time of the last work, since the lane was last idle */
+    /* lane time from the moment at which the lane was last idle to the end of the round */
+    double burst_ns;
 };
 
 /* Simulates the ends of the first `count` rounds on each lane without other jobs. `ret_endings` has
