@@ -28,7 +28,7 @@ struct rank {
     struct announcement *part;
     bool is_source; /* `part` supplies an input */
     /* weight of the input in a mean or an update, divided by the greatest common divisor of all
-     * weights of the round; 0: not read */
+     * weights of the round; 0: the input is not read */
     uint32_t weight;
     bool is_target;  /* `part` receives the result */
     bool gets_word;  /* the lane writes the completion word of `part` */
@@ -60,8 +60,8 @@ struct piece {
     /* number of the open round, from 1; 0: unknown until the workers have reported their standing
      * (W5) */
     uint64_t round;
-    /* with FOLLOWS_ROUNDS: number of the job's round that the open round is; if all ranks take part
-     * in the open round, number of the job's next round; 0: unknown */
+    /* with FOLLOWS_ROUNDS: if the open round is a round of the job, the number of this round of the
+     * job; otherwise the number of the job's next round; 0: unknown */
     uint64_t job_round;
     uint32_t announced; /* number of ranks that have announced the open round */
     uint32_t spoken;    /* number of ranks that have reported their standing */
@@ -75,12 +75,12 @@ struct piece {
     bool is_held;
     bool is_wished;    /* the piece is to be released after a round (A38) */
     bool is_installed; /* the former owner has sent the number of committed rounds (A28) */
-    /* served on this lane before, for other ranks; `kept` has the result of state_round */
+    /* the piece was on this lane before, with other ranks; `kept` has the result of state_round */
     bool is_regrouped;
     /* operation of the open round; NULL: no rank has announced the round */
     const struct operation *operation;
     uint32_t root, priority;
-    /* the open round copies the result from a rank that has it to the other ranks (W5) */
+    /* the open round copies a result that one rank has to the other ranks (W5) */
     bool is_copy;
     bool is_interrupted; /* the round was aborted, and will begin again */
     bool was_copy;       /* value of is_copy in the aborted round */
@@ -109,11 +109,11 @@ struct piece {
     uint64_t ready_ns;
     bool is_at_work;      /* a round has begun and not ended */
     struct traced traced; /* times of the open round, for a timeline */
-    int failure;          /* error that answers every announcement; 0: no failure */
+    int failure;          /* error with which the lane answers every announcement; 0: no failure */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
     uint64_t put_bytes;   /* received bytes of the state that the former owner sends */
-    uint64_t state_bytes; /* length of that state */
+    uint64_t state_bytes; /* length of the state that the former owner sends */
     uint64_t state_round; /* newest round whose result is in the kept state */
     uint64_t left_round;  /* newest round whose COMMIT a rank had when it left the job */
     uint32_t members;     /* number of entries in ranks[] */
@@ -121,8 +121,8 @@ struct piece {
     struct rank ranks[];
 };
 
-/* Number of sets of ranks (W13) that a job stores: the sets of future rounds, and of the newest
- * closed rounds. A rank of a set may connect again up to TERMS_LAG_MAX rounds later. */
+/* Number of sets of ranks (W13) that a job stores, of future and of the newest closed rounds. A
+ * rank may connect again up to TERMS_LAG_MAX rounds after a round, and then needs its set. */
 #define CHOICES_PER_JOB (TERMS_LAG_MAX + 4)
 
 struct worker {
@@ -133,7 +133,7 @@ struct worker {
     struct fabric *fabric;
     struct fabric_conn *conn; /* NULL in all states but OPEN */
     struct list owed;         /* announcements for which a message has to be sent */
-    /* the failure of the job has to be sent after the messages of `owed` */
+    /* the failure of the job must be sent, after the messages of `owed` */
     bool owes_failure;
     uint64_t owes_passed;  /* round whose set must still be sent to this rank as PASSED; 0: none */
     bool is_gone;          /* the rank has left the job, and its connection is being closed */
