@@ -157,7 +157,7 @@ struct worker {
     char peer[64];
 };
 
-/* Pages of a window that is going to be opened (A73). */
+/* State of the pages of a window that will be opened (A73). */
 enum window_pages {
     WINDOW_UNASKED,
     WINDOW_WANTED, /* the job waits for the memory that the control thread prepares */
@@ -211,11 +211,11 @@ struct lane_job {
     struct record_chosen choices[CHOICES_PER_JOB];
     struct lane_squares *squares; /* sums of the newest measured round */
     struct sampling *sampling;    /* sums over sampled blocks (A97) */
-    /* beginning of the turn in progress, which busy_ns does not include yet; 0: no turn */
+    /* beginning of the turn in progress, which is not in busy_ns yet; 0: no turn */
     uint64_t turn_since_ns;
     struct job_looks looks;
     uint64_t busy_ns, pushed_bytes, rounds;
-    uint64_t queue_ns; /* time for which ready rounds waited for their first chunk, summed */
+    uint64_t queue_ns; /* total time for which ready rounds have waited for their first chunk */
     struct job_ending ending;
     size_t wished;        /* number of pieces with is_wished (A38) */
     struct piece *worked; /* piece of the last chunk; NULL: the piece was freed */
@@ -237,16 +237,16 @@ struct lane {
     uint64_t busy_ns, rounds, pushed_bytes;
     size_t counted_bytes; /* arena_counted_bytes() at the last lane_measure() */
     size_t arena_bytes;   /* arena_allocated_bytes() at the last change of counted_bytes */
-    uint64_t now_ns;      /* beginning of the turn, plus the time of its chunks so far */
+    uint64_t now_ns;      /* beginning of the turn, plus the time of the turn's chunks so far */
     /* time of polls and messages that is not charged to a job yet (A22) */
     uint64_t unshared_ns[LANE_FABRICS_MAX];
     size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
-    uint64_t billed_ns;      /* time of the current poll that is already charged */
-    uint64_t apart_ns;       /* time of the current events that is already charged */
+    uint64_t billed_ns;      /* part of the current poll's time that is already charged */
+    uint64_t apart_ns;       /* part of the current events' time that is already charged */
     uint64_t helped_ns;      /* time that other threads have spent on this lane's jobs */
     struct list telling;     /* workers with a pending message */
-    struct lane_wait *waits; /* pieces whose open round waits until a time (piece/waits.h) */
+    struct lane_wait *waits; /* waits of pieces, each with an end time (piece/waits.h) */
     struct list tracings;    /* recordings of jobs, for timelines */
     /* Called when no chunk of the piece is in progress any more. `is_given_up`: the round of these
      * chunks was aborted (round.h). */
@@ -284,13 +284,13 @@ static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
 }
-/* Returns the newer of a rank's two announcements; said[0], with round 0, if there is none. */
+/* Returns the newer of a rank's two announcements; without any, said[0], whose round is 0. */
 static inline struct announcement *rank_newest(struct rank *r)
 {
     return &r->said[r->said[0].round < r->said[1].round];
 }
-/* Returns the piece of an announcement. The announcement's index in rank.said[] is round & 1, so
- * the array and its rank are found from it. */
+/* Returns the piece of an announcement. The announcement is entry round & 1 of rank.said[], so its
+ * address gives the address of the rank. */
 static inline struct piece *announcement_piece(struct announcement *a)
 {
     return container_of(a - (a->round & 1), struct rank, said)->piece;

@@ -1,4 +1,4 @@
-/* Tests that tasks are moved off slow lanes (K46). The counters of lanes are simulated, and their
+/* Tests that tasks move away from slow lanes (K46). The counters of lanes are simulated, and the
  * moves are real. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"

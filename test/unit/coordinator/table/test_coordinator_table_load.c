@@ -1,6 +1,6 @@
-/* Tests the lane time of tables. This time is part of the lane's load, and is measured for each
- * clock. The lane time of tensors, which may move, must not include this time. The lanes' counters
- * are simulated. */
+/* Tests the lane time of tables. The time of tables is part of the lane's load, and is measured for
+ * each clock. The lane time of tensors must not include the time of tables, because tensors may
+ * move. The lanes' counters are simulated. */
 #include "svc/base/clock.h"
 #include "svc/wire/table/table_load.h"
 #include "test/unit/coordinator/measure_rig.h"
