@@ -278,7 +278,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     int error = check_extents(w, p, operation, ready);
     if (error < 0) {
         refuse(w, ready, error,
-               "input or output is not %" PRIu64 " elements of lent memory; use one version",
+               "input or output is not %" PRIu64
+               " elements of lent memory; use one version of gradpool",
                p->elements);
         return false;
     }
