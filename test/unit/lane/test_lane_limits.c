@@ -55,7 +55,7 @@ static void one_round(uint32_t round)
     assert_true(rig_landing(&rig, 0, 0)[0] == 2);
 }
 
-/* 768 ranks with 20,000 pieces would need gigabytes. */
+/* The requested pieces, 20,000 for 768 ranks, would need gigabytes. */
 static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -181,7 +181,7 @@ static void a_worker_without_memory_for_a_window_is_refused(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 1, 1, 1, 4, false);
-    /* a sum of this number of ranks needs several passes, over mapped memory and over a network */
+    /* a sum over so many ranks needs several passes, with mapped memory and over a network */
     rig_place(&rig, 9, 9, 1, 1, 4, false);
     rig_place(&rig, 10, 9, 1, 1, 4, false);
     rig_place(&rig, 11, 9, 1, 1, 4, false);
