@@ -1,5 +1,5 @@
-/* Tests each rule by which the pool grows, and its limits. Also tests time and inconsistent input
- * (RULES.md of packer, G1 to G4, G7, G8, G10). */
+/* Tests each rule by which the pool grows, and the limits of these rules. Also tests leaps of the
+ * clock and inconsistent input (RULES.md of packer, G1 to G4, G7, G8, G10). */
 #include "test/unit/packer/scale_pool.h"
 
 static void wish(struct pool *p, uint32_t lanes)
@@ -38,7 +38,7 @@ static void a_waiting_job_gets_lanes_in_the_same_window(void **state)
     wish(p, 4);
     pool_tick(p);
     pool_expect(p, SCALE_OPEN, "job 900 waits, for 4 in all");
-    /* two parked lanes open, because a third lane has no job */
+    /* only two parked lanes open, because a third lane already has no job */
     assert_int_equal(p->last.lanes_count, 2);
     pool_tick(p);
     pool_expect(p, SCALE_START, "an aggregator starts, lanes to open: 1;");
