@@ -228,7 +228,7 @@ static void no_experiment_begins_without_the_option(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
-/* An unmeasured job of two workers gets both lanes without other jobs. */
+/* A job of two workers that is not measured gets both lanes, and no other job is placed on them. */
 static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 {
     struct rig *rig = *state;

@@ -16,7 +16,7 @@
 #define SMALL 100 /* number of elements of a small piece */
 #define STRIDE 4096u
 #define MIB (1u << 20)
-/* number of transfers that a job may use for long chunks */
+/* bytes of the slots for long chunks in the window of a job */
 #define LONG_WINDOW (5 * MIB / TRANSFER_SHORTER)
 
 static const char *kind;

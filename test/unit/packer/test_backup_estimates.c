@@ -121,8 +121,7 @@ static void steady_samples_are_their_own_mean(void **state)
         gain_windows_add(&w, &s);
     struct gain gain = gain_windows_read(&w);
     assert_near(gain.noise, 15, 1e-9);
-    /* the value (2 - 0)/4; the assumption 1, with the weight of 5 rounds, shifts this value towards
-     * 1 */
+    /* the samples give (2 - 0)/4; the assumed curvature of 1 still has the weight of 5 rounds */
     assert_near(gain.curvature, 0.5, 0.01);
 }
 

@@ -46,8 +46,8 @@ static void auto_waits_for_all_while_no_step_gains(void **state)
 }
 
 /* Late in a training run the noise is large, and the curvature c is small. All steps improve the
- * loss, but with a curvature that is larger by a few hundredths they would not. One more gradient
- * then improves the loss less than three rounds without the slow rank. */
+ * loss, but with a curvature that is larger by a few hundredths they would not. The improvement by
+ * one more gradient is then smaller than that of three rounds without the slow rank. */
 static void auto_does_not_wait_for_a_straggler_late_in_a_run(void **state)
 {
     enum { ROUNDS = 120, SLOW = 5 };

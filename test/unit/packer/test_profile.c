@@ -181,7 +181,8 @@ static void a_job_faster_beside_others_counts_as_unmeasured(void **state)
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
-    assert_false(profile_knows_alone(&p)); /* the stored period was not measured alone either */
+    /* the stored period was not measured without other jobs either */
+    assert_false(profile_knows_alone(&p));
 }
 
 static void a_job_never_alone_has_the_values_of_its_present_lanes(void **state)

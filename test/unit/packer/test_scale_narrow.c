@@ -215,8 +215,8 @@ static void a_job_without_a_verdict_is_not_tried_all_the_time(void **state)
     pool_free(p);
 }
 
-/* The search finds the smallest sufficient number of lanes, for each number from 1 to 8. Then no
- * more decisions are made. */
+/* The search must find the smallest sufficient number of lanes. The case tries the numbers 1 to 8.
+ * After the search no more decisions are made. */
 static void the_fewest_sufficient_lanes_are_found(void **state)
 {
     for (uint32_t needs = 1; needs <= 8; needs++) {

@@ -9,7 +9,7 @@
 
 static struct slots *slots_of(struct rig *rig) { return rig->coordinator->service->works->slots; }
 
-/* Simulates that the time has passed in which the only pool may connect again. */
+/* Simulates the end of the time in which the only pool may connect again. */
 static void let_pool_miss(struct rig *rig)
 {
     struct slots *slots = slots_of(rig);

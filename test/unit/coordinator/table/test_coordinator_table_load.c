@@ -64,8 +64,8 @@ static void a_job_that_has_only_tables_is_measured_by_its_clocks(void **state)
     struct end *worker, *aggregator = rig_aggregator(rig, 2);
     const WIRE(JobView) * view;
     struct trained job = tables_start(rig, "words", &worker);
-    aggregator->ignores =
-        BODY(STATS_REQUEST); /* the coordinator therefore keeps the last counters */
+    /* the rig does not answer other requests, so the coordinator keeps the last counters */
+    aggregator->ignores = BODY(STATS_REQUEST);
     tables_run(aggregator, &job, 4 * NS_PER_MS, 4 * NS_PER_MS);
     envelope *reply = measure_ask_job(rig, "words", &view);
     assert_int_equal(view->period_ns, PERIOD_NS);
