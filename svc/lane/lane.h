@@ -1,5 +1,6 @@
-/* A lane aggregates on one core. lane_poll() runs one turn of its loop. The thread of thread.h
- * calls it; tests call it directly. All functions of this header must run on the lane's thread. */
+/* A lane aggregates on one core. lane_poll() runs one turn of the lane's loop. The thread of
+ * thread.h calls lane_poll(), and tests call it directly. All functions of this header must run on
+ * the lane's thread. */
 #ifndef GRADPOOL_LANE_LANE_H
 #define GRADPOOL_LANE_LANE_H
 
@@ -39,8 +40,8 @@ struct lane_options {
     size_t fabrics_count;
     enum reduce_set kernels; /* instruction set for sums; 0: the fastest set of this machine */
     enum lane_policy policy;
-    /* Longest time between two polls of the fabrics. This is also the maximum by which the lane
-     * time of a job may exceed that of waiting jobs (A77). 0: jobs take turns after each chunk. */
+    /* Longest time between two polls of the fabrics. The lane time of a job exceeds the lane time
+     * of waiting jobs by at most the same time (A77). 0: jobs take turns after each chunk. */
     uint64_t turn_ns;
     /* size of the core's last-level cache; 0: unknown, so sums use no streaming stores (A18) */
     uint64_t cache_bytes;

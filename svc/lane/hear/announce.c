@@ -238,7 +238,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
 {
     char text[RECORD_TEXT_BYTES];
     if (ready->epoch != p->epoch) {
-        refuse(w, ready, -ESTALE, "the route has changed; wait for the new one");
+        refuse(w, ready, -ESTALE, "the route has changed; wait for the new route");
         return false;
     }
     const struct rank *rank = piece_rank(p, w->number);

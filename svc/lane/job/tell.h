@@ -12,7 +12,7 @@ struct record_measure;
 struct worker;
 
 void tell_commit(struct worker *w, struct announcement *a);
-/* Sends CLOSED: the result in the rank's memory is that of `round`. */
+/* Sends CLOSED: the rank's memory contains the result of `round`. */
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
 /* Sends CHOSEN with the set of the round, then COMMIT. */
 void tell_chosen(struct worker *w, struct announcement *a);

@@ -34,7 +34,7 @@ bool closing_allows(struct piece *p);
 uint8_t closing_reason(const struct piece *p);
 /* Reports to the rule that the round has closed. The set of the round was stored before. */
 void closing_closed(struct piece *p);
-/* Returns the mean time of the rank's gradients; 0: unknown, or no rule measures it. */
+/* Returns the mean time of the rank's gradients; 0: unknown, or no rule measures this time. */
 uint64_t closing_scale_ns(const struct rank *rank);
 /* Adds the sums of one lane for the last closed round. After the sums of the last lane the rule
  * receives the sums of all lanes. Sums of other rounds are dropped. */

@@ -1,5 +1,5 @@
 /* Opens and closes a worker's connection on a lane, and decides whether another connection may
- * replace it. RULES.md: A3, A70. */
+ * replace this connection. RULES.md: A3, A70. */
 #include "svc/lane/worker/worker.h"
 
 #include "svc/lane/state/replica.h"

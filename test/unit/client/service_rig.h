@@ -86,8 +86,8 @@ struct script_table_record {
     };
 };
 
-/* Tables of the job. A row has the values key + clock / 1024 in its first element, and -element in
- * all others. */
+/* Tables of the job. The first element of a row is key + clock / 1024, and each other element i is
+ * -i. */
 struct script_tables {
     struct script_table tables[SCRIPT_TABLES_MAX];
     uint32_t count;

@@ -346,7 +346,7 @@ static void an_answer_writes_to_no_state(void **state)
 
 /* --- a taker that is stopped --- */
 
-/* Rank 2 requests the result of round 2, and is stopped before it has received all of it. */
+/* Rank 2 requests the result of round 2, and is stopped before it has received the whole result. */
 static void stop_taker(void)
 {
     begin(UPDATE_SGD);

@@ -299,7 +299,7 @@ static void the_sum_of_lent_bytes_does_not_wrap(void **state)
         return; /* the lane maps shared memory, so the length is checked */
     lane_set_lent_limits(rig.lane, RIG_JOB,
                          &(struct lane_lent){.bytes_max = UINT64_C(1) << 50, .tenant = ""});
-    /* the sum of this length and that of the first region wraps around to 0 */
+    /* the sum of this length and the length of the first region wraps around to 0 */
     struct region rest = rig.workers[0].region;
     rest.bytes = -(size_t)RIG_REGION_BYTES;
     assert_int_equal(fabric_lend(rig.workers[0].conn, &rest, 1), 0);

@@ -417,8 +417,8 @@ static void others_draw_the_last_burst_out(void **state)
     assert_true(counted[0] > 3.0 / 103);
 }
 
-/* All work is in one burst, and no computation overlaps the work. The prediction equals that of
- * rule `shared`, except for a term of the size of the squared loss. */
+/* All work is in one burst, and no computation overlaps the work. The prediction equals the
+ * prediction of rule `shared`, except for a term of the size of the squared loss. */
 static void a_job_with_all_work_at_the_end_loses_as_the_rule_predicts(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};
