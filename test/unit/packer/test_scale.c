@@ -38,7 +38,7 @@ static void a_waiting_job_gets_lanes_in_the_same_window(void **state)
     wish(p, 4);
     pool_tick(p);
     pool_expect(p, SCALE_OPEN, "job 900 waits, for 4 in all");
-    /* only two parked lanes open, because a third lane already has no job */
+    /* two parked lanes open, because a third lane has no job */
     assert_int_equal(p->last.lanes_count, 2);
     pool_tick(p);
     pool_expect(p, SCALE_START, "an aggregator starts, lanes to open: 1;");
