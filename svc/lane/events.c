@@ -1,5 +1,5 @@
-/* Handles fabric events: new connections, records, and closed connections. Bytes from peers are
- * copied and checked here before another file uses them (W9). RULES.md: A4, A5. */
+/* Handles fabric events: new connections, records, and closed connections. This file copies and
+ * checks the bytes of peers before another file uses these bytes (W9). RULES.md: A4, A5. */
 #include "svc/lane/events.h"
 
 #include "svc/base/clock.h"
@@ -172,8 +172,8 @@ static void take_backup(struct worker *w, const struct record_backup *told)
                  err_text(error));
 }
 
-/* Ignores a report about a piece that has moved away: the ranks repeat the report to the new
- * owner. */
+/* Ignores a report about a piece that has moved away, because the ranks repeat the report to the
+ * new owner. */
 static void take_landed(struct worker *w, const struct record_landed *landed)
 {
     struct piece *p = piece_find(w->job, landed->piece);
@@ -259,9 +259,9 @@ static void fail_for_end(struct worker *w, int error)
     replace_fail(w, error ? error : -ECONNRESET);
 }
 
-/* Handles the end of a connection. After a goodbye only chunks that need the worker's memory end.
- * Without a goodbye the worker may connect again (A70); if the worker cannot connect again, its job
- * fails, because its input is missing. */
+/* Handles the end of a connection. After a goodbye, only chunks that need the worker's memory end.
+ * Without a goodbye, the worker may connect again (A70). If the worker cannot connect again, its
+ * job fails, because the worker's input is missing. */
 static void on_closed(const struct fabric_event *event)
 {
     struct worker *w = event->owner;
@@ -322,7 +322,7 @@ void lane_handle(struct lane *lane, struct fabric *fabric, const struct fabric_e
     case FABRIC_EVENT_WRITTEN: on_posted(event); break;
     case FABRIC_EVENT_ROOM: job_wake(w->job); break;
     case FABRIC_EVENT_REGION:
-        if (!worker_is_holder(w)) /* memory for copies has no limit */
+        if (!worker_is_holder(w)) /* memory that is lent for copies has no limit */
             lending_check(w);
         break;
     case FABRIC_EVENT_CLOSED: on_closed(event); break;

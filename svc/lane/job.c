@@ -16,7 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Maximum number of unused tickets for each rank, enough for a few reconnects. */
+/* Maximum number of unused tickets for each rank. A rank can connect again a few times without the
+ * coordinator. */
 #define LANE_GRANTS_PER_RANK 4
 
 static size_t grants_max(const struct lane_job *job)
@@ -41,7 +42,7 @@ static void job_free(struct lane_job *job)
     arena_free(arena, &job->account, job->sampling);
     window_close(job);
     servings_free(job);
-    /* copied, because the account is a field of the job */
+    /* a copy, because arena_free() frees the job that contains the account */
     struct arena_account last = job->account;
     arena_free(arena, &last, job);
 }
@@ -136,8 +137,8 @@ int job_redeem(struct lane_job *job, const struct record_connect *ticket)
     return -EACCES;
 }
 
-/* Finds a worker struct. The struct of a replica holder is reserved for an aggregator while that
- * aggregator is connected. */
+/* Finds a worker struct. While an aggregator is connected as a replica holder, its struct is
+ * reserved. */
 struct worker *job_peer(struct lane_job *job, uint32_t number)
 {
     struct worker *unused = NULL;

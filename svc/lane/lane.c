@@ -90,8 +90,8 @@ static uint64_t take_events(struct lane *lane, size_t index, uint64_t began_ns)
     return handled_ns;
 }
 
-/* Returns whether the turn has to end. Its time is limited, because no event is handled during a
- * turn. */
+/* Returns whether the turn has to end. The time of a turn is limited, because no event is handled
+ * during a turn. */
 static bool is_over(const struct lane *lane, uint32_t given, uint64_t spent_ns)
 {
     uint64_t most_ns = lane->options.turn_ns;
@@ -265,8 +265,9 @@ static void drop_job(struct lane_job *job)
     job_wake(job); /* the job is freed in its turn, or when its last connection has closed */
 }
 
-/* Ends a copy in progress that is no longer needed. Its posted writes may never complete, but end
- * with the connection. Afterwards the piece can be placed on this lane again. */
+/* Ends a copy in progress that is no longer needed. The posted writes of this copy may never
+ * complete, but they end with the connection. Afterwards the piece can be placed on this lane
+ * again. */
 static void drop_fill(struct lane_job *job, struct piece *p)
 {
     struct fabric_conn *conn = p->parameters->replica.worker->conn;

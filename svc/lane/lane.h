@@ -1,5 +1,6 @@
-/* A lane aggregates on one core. lane_poll() runs one turn of its loop. The thread of thread.h
- * calls it; tests call it directly. All functions of this header must run on the lane's thread. */
+/* A lane aggregates on one core. lane_poll() runs one turn of the lane's loop. The thread of
+ * thread.h calls lane_poll(), and tests call it directly. All functions of this header must run on
+ * the lane's thread. */
 #ifndef GRADPOOL_LANE_LANE_H
 #define GRADPOOL_LANE_LANE_H
 
@@ -23,7 +24,7 @@ struct lane;
 enum lane_policy {
     LANE_FAIR, /* jobs take turns */
     /* the job with the fewest bytes left in its open rounds is first; a job that has waited for
-     * long precedes it */
+     * POLICY_PASSES_MAX chunks precedes this job */
     LANE_SHORTEST,
     /* the job that was ready first runs until none of its pieces is ready; for comparisons only */
     LANE_FIFO,
@@ -39,8 +40,8 @@ struct lane_options {
     size_t fabrics_count;
     enum reduce_set kernels; /* instruction set for sums; 0: the fastest set of this machine */
     enum lane_policy policy;
-    /* Longest time between two polls of the fabrics. This is also the maximum by which the lane
-     * time of a job may exceed that of waiting jobs (A77). 0: jobs take turns after each chunk. */
+    /* Longest time between two polls of the fabrics. The lane time of a job exceeds the lane time
+     * of waiting jobs by at most the same time (A77). 0: jobs take turns after each chunk. */
     uint64_t turn_ns;
     /* size of the core's last-level cache; 0: unknown, so sums use no streaming stores (A18) */
     uint64_t cache_bytes;
@@ -65,7 +66,7 @@ void lane_set_id(struct lane *lane, uint32_t id);
 
 /* Runs one turn: handles events, works on a few chunks in the order of the policy, and sends
  * messages. Returns true if more work is pending. After false the caller may sleep until a fabric
- * wakes it. */
+ * wakes the lane. */
 bool lane_poll(struct lane *lane, uint64_t now_ns);
 /* Returns the time at which lane_poll() has work even if no fabric wakes the lane; 0: none. */
 uint64_t lane_next_ns(const struct lane *lane);
@@ -125,14 +126,15 @@ struct lane_piece {
  * standing before any sum (W5). Placing a piece again under the same epoch has no effect. Returns 0
  * or a negative errno; after an error no piece of the call was added. -EINVAL: the number of
  * workers, the dtype or the shape differs from the known job or piece. -EBUSY: the piece is here
- * under another epoch. -EAGAIN: the piece was dropped, but its round is still open. -ENOSPC: limit
- * of the lane. -EDQUOT: limit of the job. -ENOMEM. */
+ * under another epoch. -EAGAIN: the piece was dropped, but its round is still open. -ENOSPC: the
+ * limit of the lane would be exceeded. -EDQUOT: the limit of the job would be exceeded. -ENOMEM: no
+ * memory. */
 int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t workers, uint32_t epoch,
                bool recovering, const struct lane_piece *pieces, size_t count);
 
-/* Sets the aggregator `holder` as the replica holder of pieces on this lane; 0: workers may store
- * the replica. `when_known`: if the former holder's replica may have the state, the change waits
- * until the lane has read this replica. Unknown pieces are ignored. */
+/* Makes the aggregator `holder` the replica holder of pieces on this lane; 0: workers may store the
+ * replica. `when_known`: if the former holder's replica may have the state, the change waits until
+ * the lane has read this replica. Unknown pieces are ignored. */
 void lane_set_holder(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      uint32_t holder, bool when_known);
 
@@ -146,8 +148,9 @@ size_t lane_rank_bytes(void);
 void lane_set_memory_limit(struct lane *lane, uint64_t bytes);
 void lane_set_job_memory_limit(struct lane *lane, uint64_t bytes);
 /* Limits for one job; 0: no limit. The limits of bytes and regions apply to the memory that the
- * job's workers, and all workers of its tenant, lend. memory_bytes_max limits the job's memory on
- * the lane. A limit applies from the next lending or allocation on. */
+ * workers of the job lend, and the limits named tenant_ to the memory that all workers of its
+ * tenant lend. memory_bytes_max limits the job's memory on the lane. A limit applies from the next
+ * lending or allocation on. */
 struct lane_lent {
     uint64_t bytes_max;
     /* bytes that the tenant may lend to all lanes of the process (shares.h) */
@@ -177,7 +180,7 @@ struct lane_squares {
     uint64_t round;
     uint32_t inputs, pieces;
     double input_squares, result_squares;
-    uint64_t losses; /* number of inputs with a known loss; each input counts once for a piece */
+    uint64_t losses; /* number of inputs with a known loss; an input counts once for each piece */
     double loss_sum;
 };
 /* Sums over the rounds of a job that have ended on this lane (A22). */
@@ -191,15 +194,14 @@ struct lane_endings {
 struct lane_job_use {
     uint32_t job, connections;
     uint64_t heap_bytes, registered_bytes, registered_regions, busy_ns, pushed_bytes, rounds;
-    /* time between the instant at which a round is ready and its first chunk, summed over all
-     * rounds */
+    /* time from the instant at which a round is ready to its first chunk, summed over all rounds */
     uint64_t queue_ns;
     uint64_t handled_ns;   /* time in which a round was ready or in progress */
     uint64_t stalled_ns;   /* sum of the times for which the workers have waited for this lane */
     uint64_t begun_rounds; /* number of rounds of `reference` that have begun */
     uint64_t begun_ns;     /* beginning of the newest round of `reference` */
-    /* beginning of the newest round of any piece; 0: another round was still in progress at this
-     * time */
+    /* beginning of the newest round of any piece; 0: at this beginning another round was still in
+     * progress */
     uint64_t round_begun_ns;
     uint64_t first_done_ns; /* end of the first round on this lane; 0: none has ended */
     struct lane_endings endings;
@@ -224,9 +226,9 @@ struct lane_use {
 void lane_measure(struct lane *lane, struct lane_use *ret_use, struct lane_job_use *ret_jobs,
                   size_t jobs_max);
 
-/* Fills up to `rows_max` rows, one for the tables of the job (TABLE_LOAD_CLOCKS) if it has any, and
- * one for each of its pieces. Returns their number. The cost is
- * linear in the number of pieces. */
+/* Fills up to `rows_max` rows: one row for each piece of the job, and, if the job has tables, one
+ * row for all its tables (TABLE_LOAD_CLOCKS). Returns the number of rows. The cost is linear in the
+ * number of pieces. */
 size_t lane_measure_pieces(const struct lane *lane, uint32_t job, struct lane_piece_use *ret_rows,
                            size_t rows_max);
 

@@ -1,6 +1,6 @@
 /* A lane on its own thread, bound to its core. The control thread calls the functions of this
- * header, and through them runs its own functions on the lane's thread between two turns. The
- * threads share no other data. */
+ * header. With lane_thread_call() the control thread runs a function on the lane's thread, between
+ * two turns. The two threads share no other data. */
 #ifndef GRADPOOL_LANE_THREAD_H
 #define GRADPOOL_LANE_THREAD_H
 
@@ -42,8 +42,8 @@ int lane_thread_call(struct lane_thread *thread, int (*call)(struct lane *lane, 
  * arena_warm()). */
 struct arena *lane_thread_arena(struct lane_thread *thread);
 
-/* Returns whether the lane sleeps and no descriptor that would wake it is readable. Neither wakes
- * the lane nor blocks. */
+/* Returns whether the lane sleeps and no descriptor that would wake the lane is readable. The call
+ * does not wake the lane, and does not block. */
 bool lane_thread_is_idle(struct lane_thread *thread);
 
 /* Return the address of the lane; "": none. */

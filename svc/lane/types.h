@@ -28,7 +28,7 @@ struct rank {
     struct announcement *part;
     bool is_source; /* `part` supplies an input */
     /* weight of the input in a mean or an update, divided by the greatest common divisor of all
-     * weights of the round; 0: not read */
+     * weights of the round; 0: the input is not read */
     uint32_t weight;
     bool is_target;  /* `part` receives the result */
     bool gets_word;  /* the lane writes the completion word of `part` */
@@ -60,8 +60,8 @@ struct piece {
     /* number of the open round, from 1; 0: unknown until the workers have reported their standing
      * (W5) */
     uint64_t round;
-    /* with FOLLOWS_ROUNDS: number of the job's round that the open round is; if all ranks take part
-     * in the open round, number of the job's next round; 0: unknown */
+    /* with FOLLOWS_ROUNDS: if the open round is a round of the job, the number of this round of the
+     * job; otherwise the number of the job's next round; 0: unknown */
     uint64_t job_round;
     uint32_t announced; /* number of ranks that have announced the open round */
     uint32_t spoken;    /* number of ranks that have reported their standing */
@@ -75,12 +75,12 @@ struct piece {
     bool is_held;
     bool is_wished;    /* the piece is to be released after a round (A38) */
     bool is_installed; /* the former owner has sent the number of committed rounds (A28) */
-    /* served on this lane before, for other ranks; `kept` has the result of state_round */
+    /* the piece was on this lane before, with other ranks; `kept` has the result of state_round */
     bool is_regrouped;
     /* operation of the open round; NULL: no rank has announced the round */
     const struct operation *operation;
     uint32_t root, priority;
-    /* the open round copies the result from a rank that has it to the other ranks (W5) */
+    /* the open round copies a result that one rank has to the other ranks (W5) */
     bool is_copy;
     bool is_interrupted; /* the round was aborted, and will begin again */
     bool was_copy;       /* value of is_copy in the aborted round */
@@ -109,11 +109,11 @@ struct piece {
     uint64_t ready_ns;
     bool is_at_work;      /* a round has begun and not ended */
     struct traced traced; /* times of the open round, for a timeline */
-    int failure;          /* error that answers every announcement; 0: no failure */
+    int failure;          /* error with which the lane answers every announcement; 0: no failure */
     char failure_text[LANE_TEXT_BYTES];
     char tensor[LANE_NAME_BYTES];
     uint64_t put_bytes;   /* received bytes of the state that the former owner sends */
-    uint64_t state_bytes; /* length of that state */
+    uint64_t state_bytes; /* length of the state that the former owner sends */
     uint64_t state_round; /* newest round whose result is in the kept state */
     uint64_t left_round;  /* newest round whose COMMIT a rank had when it left the job */
     uint32_t members;     /* number of entries in ranks[] */
@@ -121,8 +121,8 @@ struct piece {
     struct rank ranks[];
 };
 
-/* Number of sets of ranks (W13) that a job stores: the sets of future rounds, and of the newest
- * closed rounds. A rank of a set may connect again up to TERMS_LAG_MAX rounds later. */
+/* Number of sets of ranks (W13) that a job stores, of future and of the newest closed rounds. A
+ * rank may connect again up to TERMS_LAG_MAX rounds after a round, and then needs its set. */
 #define CHOICES_PER_JOB (TERMS_LAG_MAX + 4)
 
 struct worker {
@@ -133,7 +133,7 @@ struct worker {
     struct fabric *fabric;
     struct fabric_conn *conn; /* NULL in all states but OPEN */
     struct list owed;         /* announcements for which a message has to be sent */
-    /* the failure of the job has to be sent after the messages of `owed` */
+    /* the failure of the job must be sent, after the messages of `owed` */
     bool owes_failure;
     uint64_t owes_passed;  /* round whose set must still be sent to this rank as PASSED; 0: none */
     bool is_gone;          /* the rank has left the job, and its connection is being closed */
@@ -157,7 +157,7 @@ struct worker {
     char peer[64];
 };
 
-/* Pages of a window that is going to be opened (A73). */
+/* State of the pages of a window that will be opened (A73). */
 enum window_pages {
     WINDOW_UNASKED,
     WINDOW_WANTED, /* the job waits for the memory that the control thread prepares */
@@ -211,11 +211,11 @@ struct lane_job {
     struct record_chosen choices[CHOICES_PER_JOB];
     struct lane_squares *squares; /* sums of the newest measured round */
     struct sampling *sampling;    /* sums over sampled blocks (A97) */
-    /* beginning of the turn in progress, which busy_ns does not include yet; 0: no turn */
+    /* beginning of the turn in progress, which is not in busy_ns yet; 0: no turn */
     uint64_t turn_since_ns;
     struct job_looks looks;
     uint64_t busy_ns, pushed_bytes, rounds;
-    uint64_t queue_ns; /* time for which ready rounds waited for their first chunk, summed */
+    uint64_t queue_ns; /* total time for which ready rounds have waited for their first chunk */
     struct job_ending ending;
     size_t wished;        /* number of pieces with is_wished (A38) */
     struct piece *worked; /* piece of the last chunk; NULL: the piece was freed */
@@ -237,16 +237,16 @@ struct lane {
     uint64_t busy_ns, rounds, pushed_bytes;
     size_t counted_bytes; /* arena_counted_bytes() at the last lane_measure() */
     size_t arena_bytes;   /* arena_allocated_bytes() at the last change of counted_bytes */
-    uint64_t now_ns;      /* beginning of the turn, plus the time of its chunks so far */
+    uint64_t now_ns;      /* beginning of the turn, plus the time of the turn's chunks so far */
     /* time of polls and messages that is not charged to a job yet (A22) */
     uint64_t unshared_ns[LANE_FABRICS_MAX];
     size_t heard; /* index of the fabric with the most recent event */
     struct lane_looks looks;
-    uint64_t billed_ns;      /* time of the current poll that is already charged */
-    uint64_t apart_ns;       /* time of the current events that is already charged */
+    uint64_t billed_ns;      /* part of the current poll's time that is already charged */
+    uint64_t apart_ns;       /* part of the current events' time that is already charged */
     uint64_t helped_ns;      /* time that other threads have spent on this lane's jobs */
     struct list telling;     /* workers with a pending message */
-    struct lane_wait *waits; /* pieces whose open round waits until a time (piece/waits.h) */
+    struct lane_wait *waits; /* waits of pieces, each with an end time (piece/waits.h) */
     struct list tracings;    /* recordings of jobs, for timelines */
     /* Called when no chunk of the piece is in progress any more. `is_given_up`: the round of these
      * chunks was aborted (round.h). */
@@ -284,13 +284,13 @@ static inline struct announcement *rank_said(struct rank *r, uint64_t round)
 {
     return &r->said[round & 1];
 }
-/* Returns the newer of a rank's two announcements; said[0], with round 0, if there is none. */
+/* Returns the newer of a rank's two announcements; without any, said[0], whose round is 0. */
 static inline struct announcement *rank_newest(struct rank *r)
 {
     return &r->said[r->said[0].round < r->said[1].round];
 }
-/* Returns the piece of an announcement. The announcement's index in rank.said[] is round & 1, so
- * the array and its rank are found from it. */
+/* Returns the piece of an announcement. The announcement is entry round & 1 of rank.said[], so its
+ * address gives the address of the rank. */
 static inline struct piece *announcement_piece(struct announcement *a)
 {
     return container_of(a - (a->round & 1), struct rank, said)->piece;

@@ -1,4 +1,4 @@
-/* Computes the memory that a lane is going to allocate, for the control thread. Allocates nothing.
+/* Computes for the control thread how much memory a lane will allocate. Allocates no memory.
  * RULES.md: A73. */
 #include "svc/lane/wanted.h"
 

@@ -1,7 +1,7 @@
-/* Late ranks of a piece that stores its newest result receive this result while further rounds are
- * computed. The piece has two areas: a round writes to one, while late ranks receive the result in
- * the other. An answer whose last chunk is posted needs no area, because the chunk is in the slot
- * of the worker. Such an answer is never ended early. RULES.md: A16, A88. */
+/* Some pieces store their newest result for late ranks. The late ranks receive this result while
+ * further rounds are computed. Such a piece has two areas: a round writes to one, while late ranks
+ * receive the result in the other. An answer whose last chunk is posted needs no area, because the
+ * chunk is in the slot of the worker. Such an answer is never ended early. RULES.md: A16, A88. */
 #include "svc/lane/chunk/answers.h"
 
 #include "svc/base/clock.h"
@@ -24,7 +24,7 @@ static bool answer_reads(const struct rank *rank, const char *result)
     return s->rank == rank && s->result == result && !is_sent;
 }
 
-/* Returns the time of the last progress of the answers that read the result; 0: no answer reads the
+/* Returns the time of the last progress of any answer that reads the result; 0: no answer reads the
  * result. */
 static uint64_t answers_moved_ns(const struct piece *p, const char *result)
 {
@@ -37,7 +37,7 @@ static uint64_t answers_moved_ns(const struct piece *p, const char *result)
     return moved_ns;
 }
 
-/* Returns whether an answer reads the newest result, or a late rank waits for it. */
+/* Returns whether an answer reads the newest result, or a late rank waits for this result. */
 static bool answers_need_newest(const struct piece *p, const char *newest)
 {
     for (uint32_t i = 0; newest && i < p->members; i++) {
@@ -58,7 +58,7 @@ static void answers_end_from(const struct piece *p, const char *result)
 }
 
 /* If answers need both results, the answers from the older result go on while they make progress,
- * so that every running rank receives a whole result at last. */
+ * so that every running rank receives a whole result in the end. */
 void answers_make_room(struct piece *p)
 {
     if (!kept_is_answer(p))

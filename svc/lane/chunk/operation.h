@@ -19,8 +19,8 @@ struct operation {
     enum operation_inputs inputs;
     enum reduce_operation reduce;
     bool divides; /* the sum is divided once, at the end, by the number of inputs */
-    /* an input consists of one block for each member, and each member receives its block of every
-     * input */
+    /* an input consists of one block for each member, and each member receives its own block of
+     * every input */
     bool splits;
     bool collects; /* a result consists of one block from each member */
     bool updates;  /* the result is the updated parameters */

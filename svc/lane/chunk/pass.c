@@ -1,7 +1,7 @@
 /* One pass of a chunk. Up to REDUCE_SOURCES_MAX inputs are read into slots or used in place,
- * reduced in rank order, and stored in every mapped output area. Owns nothing. A pointer into a
- * worker's memory is valid within one turn only, because the worker may unmap the memory. RULES.md:
- * A7, A14, A15. */
+ * reduced in rank order, and stored in every mapped output area. This file owns no memory. A
+ * pointer into a worker's memory is valid within one turn only, because the worker may unmap the
+ * memory. RULES.md: A7, A14, A15. */
 #include "svc/lane/chunk/pass.h"
 
 #include "svc/lane/chunk/stuck.h"
@@ -26,9 +26,10 @@ static char *input_slot(const struct transfer *t, uint32_t source)
     return slot_at(t, source + 1);
 }
 
-/* Returns the slot for the result. If the result has the type of the partial result, it replaces
- * the partial result; otherwise it replaces the first input. A kernel may write its result over an
- * input of the same type, but cannot write narrower values over wider ones (R4 of svc/reduce). */
+/* Returns the slot for the result. A result with the type of the partial result replaces the
+ * partial result. A result with another type replaces the first input. A kernel may write its
+ * result over an input of the same type, but cannot write narrower values over wider ones (R4 of
+ * svc/reduce). */
 static char *result_slot(const struct transfer *t)
 {
     unsigned dtype = t->piece->dtype;
@@ -101,9 +102,9 @@ static const void *own_input(const struct transfer *t)
 
 /* ---- reading ---- */
 
-/* Posts a read. Over shared memory a read is posted only after the mapping of the input has failed,
- * and the read fails, too. The lane therefore allocates no window for this read, for which the job
- * might lack memory (A17). */
+/* Posts a read. Over shared memory a read is posted only if the input could not be mapped, and this
+ * read fails, too. The lane therefore allocates no window for this read. The job might lack the
+ * memory for a window (A17). */
 static int post_read(struct transfer *t, uint32_t place)
 {
     struct piece *p = t->piece;
@@ -295,8 +296,8 @@ static void meet(const void *output, size_t bytes)
         (void)at[bytes - 1];
 }
 
-/* Collects mapped output areas, up to a batch. The result is stored there directly, and copied to
- * all other output areas from the result slot. */
+/* Collects the mapped output areas of one batch. The result is stored directly in these areas. From
+ * the result slot, the result is copied to all other output areas. */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
                            bool *ret_unmapped)
 {
@@ -333,13 +334,13 @@ static void copy_to_rest(struct transfer *t, uint32_t next)
     }
 }
 
-/* Returns whether the mean is that of no gradients, because all weights are 0. */
+/* Returns whether all weights are 0, so that the round has a mean without gradients. */
 static bool pass_is_void(const struct piece *p)
 {
     return transfer_divides(p) && p->elements > 0 && p->sources == 0;
 }
 
-/* The mean of no gradients is 0, and an update without a gradient does not change the state. */
+/* A mean without gradients is 0, and an update without a gradient does not change the state. */
 static void pass_store_void(struct transfer *t, void *const targets[], int count)
 {
     if (parameters_step(t->piece))

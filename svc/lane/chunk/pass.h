@@ -1,5 +1,5 @@
-/* One pass of a chunk, for transfer.c. After an error the job has failed already: the functions
- * return the code of the failure. */
+/* One pass of a chunk, for transfer.c. A function that returns an error has already failed the job
+ * with this error. */
 #ifndef GRADPOOL_LANE_CHUNK_PASS_H
 #define GRADPOOL_LANE_CHUNK_PASS_H
 

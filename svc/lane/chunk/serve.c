@@ -3,8 +3,8 @@
  * word behind the last chunk. Any other late rank does not know the round yet, so it gets CLOSED,
  * which names the round, instead of a completion word. Before each chunk for a taker the state is
  * checked again: if a later round has written to the state, the taker gets the number of the newest
- * round instead. No round writes to a result that any other late rank receives (answers.c). Each
- * worker has at most one posted write. RULES.md: A16, A86, A88, A95. */
+ * round instead. While a late rank that is no taker receives a result, no round writes to this
+ * result (answers.c). Each worker has at most one posted write. RULES.md: A16, A86, A88, A95. */
 #include "svc/lane/chunk/serve.h"
 
 #include "svc/base/err.h"
@@ -51,8 +51,9 @@ static const void *serve_values(const struct serving *s)
     return p->kept ? kept_result(p, s->round) + piece_bytes(p, s->next) : NULL;
 }
 
-/* Sends CLOSED with `round`. If the rank is no taker, or has requested this round, the result is in
- * its memory. A taker that has requested another round requests the result of `round` next. */
+/* Sends CLOSED with `round`. A rank that is no taker, or that has requested this round, has the
+ * result in its memory. A taker that has requested another round then requests the result of
+ * `round`. */
 static void serve_answer(struct serving *s, uint64_t round)
 {
     struct rank *rank = s->rank;
@@ -63,7 +64,7 @@ static void serve_answer(struct serving *s, uint64_t round)
     if (round == a->round || !piece_follows(rank->piece))
         rank->clock = a->round;
     tell_closed(rank->worker, a, round);
-    release_note(rank->piece->job); /* a release may have waited for the answer */
+    release_note(rank->piece->job); /* a release of the piece may have waited for the answer */
 }
 
 /* Returns whether the rank has an array for the result. */
@@ -92,7 +93,8 @@ static int serve_post(struct serving *s, const void *values, uint64_t at, size_t
     const struct announcement *a = s->rank->late;
     struct fabric_conn *conn = s->rank->worker->conn;
     if (!s->slot)
-        return -EFAULT; /* the memory was mapped when it was announced, and unmapped since */
+        /* the memory was mapped at the time of the announcement, and was unmapped later */
+        return -EFAULT;
     memcpy(s->slot, values, bytes);
     return serve_ends_with_word(s)
                ? fabric_write_word(conn, a->output_region, at, s->slot, bytes, a->word, s)
@@ -165,7 +167,7 @@ static uint32_t serve_chunk(struct serving *s)
 /* ---- one worker ---- */
 
 /* Begins the answer to a rank, with the result that the rank has requested, or with the newest
- * result. If the lane has no result now, the answer is added again when the round in progress has
+ * result. If the lane has no result now, the answer is queued again when the round in progress has
  * ended. A released piece is served again after a thaw, or by its new owner. */
 static void serve_begin(struct serving *s, struct rank *rank)
 {

@@ -1,7 +1,7 @@
 /* One chunk in progress. Its inputs are read, reduced and stored in passes (pass.c). Results for
  * memory that is not mapped are written with the fabric. Every post may return -EAGAIN, so each
- * step can be resumed. Owns the state of a transfer. Other files decide what a round computes.
- * RULES.md: A1, A3, A21. */
+ * step can be repeated. This file owns the state of a transfer. Other files decide what a round
+ * computes. RULES.md: A1, A3, A21. */
 #include "svc/lane/chunk/transfer.h"
 
 #include "svc/base/clock.h"
@@ -23,8 +23,8 @@
 
 /* Length of a chunk in mapped memory. Jobs take turns in units of this length. */
 #define MAPPED_CHUNK_BYTES ((256u << 10) / TRANSFER_SHORTER)
-/* Length of a chunk of a sum over many ranks, as the total of all inputs and outputs, each of at
- * least one page. */
+/* Length of a chunk of a sum over many ranks: the total length of all inputs and outputs. Each of
+ * them has at least one page. */
 #define WIDE_CHUNK_BYTES ((2u << 20) / TRANSFER_SHORTER)
 #define CHUNK_BYTES_LEAST (4u << 10)
 
@@ -176,7 +176,8 @@ static uint64_t chunk_elements(const struct piece *p)
     return left < chunk ? left : chunk;
 }
 
-/* Returns the free transfer with the shortest slots that are long enough, or NULL. */
+/* Returns a free transfer, or NULL. Of all slots that are long enough, the slots of this transfer
+ * are the shortest. */
 static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
 {
     for (int i = TRANSFERS_PER_JOB - 1; i >= 0; i--) {
@@ -187,9 +188,9 @@ static struct transfer *free_transfer(struct lane_job *job, uint64_t slot_bytes)
     return NULL;
 }
 
-/* Returns whether the posted reads have the length of one long chunk, which is the maximum for
- * reads that are posted at the same time. The reads of the next chunk are posted with the results
- * of this chunk (post_place()), so its inputs are summed while they are in the cache. */
+/* Returns whether the posted reads have the length of one long chunk. This length is the maximum
+ * for reads that are posted at the same time. The reads of the next chunk are posted with the
+ * results of this chunk (post_place()), so its inputs are summed while they are in the cache. */
 static bool reads_enough(const struct lane_job *job)
 {
     uint64_t bytes = 0;
@@ -338,8 +339,8 @@ static int post_place(struct transfer *t, struct transfer *next)
     return error == -EAGAIN ? 0 : error; /* the rest is posted in the turn of `next` */
 }
 
-/* Posts the copy of the state before the completion words. When a rank has the result, the copy
- * therefore has the state. */
+/* Posts the copy of the state before the completion words. Therefore, when a rank has the result,
+ * the copy has the state of this round. */
 static int post_copy(struct transfer *t)
 {
     uint32_t posted;
@@ -365,7 +366,7 @@ static int post_sets(struct transfer *t)
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
         int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;
-        /* the write of the completion word returns the end of the connection */
+        /* if the connection has ended, the write of the completion word returns the error */
         if (error < 0 && error != -ECONNRESET)
             return transfer_fail(t, i, error);
     }

@@ -1,5 +1,5 @@
-/* Chunks in progress on a lane. transfer.c moves them, pass.c locates their bytes, window.c owns
- * the slots. */
+/* Chunks in progress on a lane. transfer.c runs the chunks, pass.c locates their bytes, window.c
+ * owns the slots. */
 #ifndef GRADPOOL_LANE_CHUNK_TRANSFER_H
 #define GRADPOOL_LANE_CHUNK_TRANSFER_H
 

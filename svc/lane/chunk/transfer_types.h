@@ -55,7 +55,8 @@ struct transfer {
 };
 
 /* Transfers of a job, in this order. Two are long: one reads while the other writes. Two are short,
- * each for a whole piece. Up to 64 are small, so that their round trips overlap (A21). */
+ * and each of them transfers a whole piece. Up to 64 are small, so that their round trips overlap
+ * (A21). */
 #define LARGE_TRANSFERS 2
 #define SHORT_TRANSFERS 2
 #define SMALL_TRANSFERS_MAX 64

@@ -77,8 +77,8 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
 
 /* Stores a payload. A short payload is copied to the inbox. At most one longer payload stays in its
  * receive buffer, because another buffer must stay posted for the next message (W6). A newer
- * payload replaces the older one, unless the older one is being summed. Returns true if the payload
- * stays in its buffer. */
+ * payload replaces an older payload that is not being summed. Returns true if the payload stays in
+ * its buffer. */
 static bool keep_payload(struct worker *w, struct announcement *a, const void *data,
                          const void *payload)
 {
@@ -130,9 +130,10 @@ static bool suits_job_round(const struct piece *p, const struct record_ready *re
 }
 
 /* Returns whether the rank may announce this round. A new owner does not know the open round until
- * all ranks have reported, and accepts any round. With a partial quorum a rank may announce a
- * round that closed long ago. The round must be later than the clock of the rank, and the rank must
- * not wait for an answer. An announcement that a round in progress uses cannot be replaced. */
+ * all ranks have reported, and accepts any round. With a partial quorum a rank may announce a round
+ * that closed long ago. In this case the round must be later than the clock of the rank, and the
+ * rank must not wait for an answer. An announcement that a round in progress uses cannot be
+ * replaced. */
 static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
                                 const struct record_ready *ready)
 {
@@ -164,7 +165,7 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
 __attribute__((format(printf, 4, 5))) static void
 refuse(struct worker *w, const struct record_ready *ready, int code, const char *format, ...)
 {
-    /* an ERROR record shortens a longer text, and marks the end of the shortened text */
+    /* a text that is too long for an ERROR record is shortened, and its end is marked */
     char text[2 * RECORD_TEXT_BYTES];
     va_list arguments;
     va_start(arguments, format);
@@ -237,7 +238,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
 {
     char text[RECORD_TEXT_BYTES];
     if (ready->epoch != p->epoch) {
-        refuse(w, ready, -ESTALE, "the route has changed; wait for the new one");
+        refuse(w, ready, -ESTALE, "the route has changed; wait for the new route");
         return false;
     }
     const struct rank *rank = piece_rank(p, w->number);
@@ -277,7 +278,8 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
     int error = check_extents(w, p, operation, ready);
     if (error < 0) {
         refuse(w, ready, error,
-               "input or output is not %" PRIu64 " elements of lent memory; use one version",
+               "input or output is not %" PRIu64
+               " elements of lent memory; use one version of gradpool",
                p->elements);
         return false;
     }
@@ -315,10 +317,10 @@ static void place_in_round(struct rank *rank, struct announcement *a)
 }
 
 /* Removes the pending COMMIT that a worker with an announcement of `round` no longer needs. In a
- * job that is not elastic, this is the COMMIT of round - 1, because the result of `round` implies
- * this COMMIT (W4). A rank of an elastic job may leave before that result, so the COMMIT of round -
- * 1 stays, and the COMMIT of round - 2 is removed: the worker has the result of round - 1, and the
- * announcement needs the place of that COMMIT. */
+ * job that is not elastic, the COMMIT of the round before `round` is removed, because the result of
+ * `round` implies this COMMIT (W4). In an elastic job a rank may leave before the result of
+ * `round`, so the COMMIT of the round before `round` stays. The COMMIT of one round earlier is
+ * removed: the worker has a later result, and the announcement needs the place of this COMMIT. */
 static void withdraw_commit(struct rank *rank, uint64_t round)
 {
     uint64_t former = round - (rank->piece->job->is_elastic ? 2 : 1);
@@ -327,8 +329,9 @@ static void withdraw_commit(struct rank *rank, uint64_t round)
         list_remove(&a->tell_link);
 }
 
-/* Returns whether the lane may store a payload of the round. This must be the open round, or the
- * next round, which opens soon. A held piece opens no further round on this lane. */
+/* Returns whether the lane may store a payload of the round. Only the open round and the next
+ * round, which opens soon, may have a stored payload. A held piece opens no further round on this
+ * lane. */
 static bool may_keep_payload(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     return p->round > 0 && !p->is_held && round - quorum_round(p, rank) <= 1;
@@ -435,8 +438,8 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
 }
 
 /* Returns whether other ranks wait for this rank. While the lane collects standings, the other
- * ranks wait for the standing of this rank, and afterwards for its announcement of the round.
- * `round` 0: a late worker asks about the open round. */
+ * ranks wait for the standing of this rank. Afterwards they wait for this rank's announcement of
+ * the round. `round` 0: a late worker asks about the open round. */
 static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     if (round == 0 && p->round == 0)

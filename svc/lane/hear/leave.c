@@ -1,5 +1,5 @@
-/* Goodbyes of workers. Rounds that waited for the worker fail or continue without it. RULES.md:
- * A5. */
+/* Goodbyes of workers. Rounds that waited for the worker fail, or continue without the worker.
+ * RULES.md: A5. */
 #include "svc/lane/hear/leave.h"
 
 #include "svc/lane/job/table.h"
@@ -14,7 +14,8 @@
 
 #include <errno.h>
 
-/* Ends the wait of a late rank for a result. A release may have waited for its answer. */
+/* Ends the wait of a late rank for a result. A release of the piece may have waited for the answer
+ * to the rank. */
 static void rank_is_not_late(struct rank *rank)
 {
     if (!rank->late)

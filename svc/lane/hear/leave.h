@@ -1,4 +1,4 @@
-/* Handlers for goodbyes of workers, at this lane and at the coordinator. */
+/* Handles goodbyes that workers have sent to this lane or to the coordinator. */
 #ifndef GRADPOOL_LANE_HEAR_LEAVE_H
 #define GRADPOOL_LANE_HEAR_LEAVE_H
 

@@ -1,8 +1,8 @@
 /* A live worker connects again after a firewall has dropped or reset its connection. The lane may
  * have detected the end of the old connection (A70), or may still consider the old connection open
- * (A69). Announcements of the old connection become invalid, because its memory is gone (W4). The
- * worker reports its standing as to a new owner (A28). Only the coordinator decides whether a
- * worker is lost. */
+ * (A69). Announcements of the old connection become invalid, because the memory that it lent is
+ * gone (W4). The worker then reports its standing, as it does to a new owner (A28). Only the
+ * coordinator decides whether a worker is lost. */
 #include "svc/lane/hear/replace.h"
 
 #include "svc/base/clock.h"
@@ -66,8 +66,8 @@ static bool is_needed(const struct piece *p, const struct rank *rank)
 /* Returns whether the repeated round could have another set of ranks than the interrupted round
  * (QUORUM_FIRST). Some rank may already have the result of the interrupted round, so the results
  * would differ. The set stays the same if all ranks take part, or if another lane has chosen the
- * set. A rank that takes no part in the copy of a result, such as a late rank, does not change the
- * set. */
+ * set. A rank that does not take part in the copy of a result, such as a late rank, does not change
+ * the set. */
 static bool may_differ(const struct piece *p, struct rank *rank, bool is_under_way)
 {
     bool takes_part = is_under_way || counts(p, rank);

@@ -1,12 +1,13 @@
-/* Replaces the connection of a live worker after a silent end or a reset of the old one. */
+/* Replaces the connection of a live worker after the old connection was reset, or has ended without
+ * a message. */
 #ifndef GRADPOOL_LANE_HEAR_REPLACE_H
 #define GRADPOOL_LANE_HEAR_REPLACE_H
 
 #include "svc/lane/types.h"
 
 /* Ends the old connection of a worker that has sent a valid ticket again, and drops the
- * announcements of that connection; the caller can then accept the new one. An old connection that
- * ends by itself (after a goodbye, or over shared memory) is not ended by this call. A worker whose
+ * announcements of that connection; the caller can then accept the new one. This call does not end
+ * an old connection that ends by itself: after a goodbye, or over shared memory. A worker whose
  * connection breaks too often fails its job, unless the job is elastic. */
 void replace_connection(struct worker *w);
 /* Handles the CLOSED event of a connection that replace_connection() has ended. */

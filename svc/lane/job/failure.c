@@ -1,5 +1,5 @@
-/* Failure of a job on its lane. It is stored, sent to the job's workers, and reported to the
- * process. RULES.md: A12. */
+/* Failure of a job on its lane. The failure is stored, sent to the job's workers, and reported to
+ * the aggregator process. RULES.md: A12. */
 #include "svc/lane/job/failure.h"
 
 #include "svc/base/log.h"
@@ -9,8 +9,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-/* Stores the first failure, which is the cause; later ones are ignored. Connected workers
- * receive it from this lane, others from the coordinator (A12). */
+/* Stores the first failure, which is the cause; later ones are ignored. Connected workers receive
+ * the failure from this lane, other workers from the coordinator (A12). */
 void job_fail(struct lane_job *job, int code, const char *format, ...)
 {
     if (job->failure)

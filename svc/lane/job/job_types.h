@@ -42,8 +42,8 @@ struct breaks {
     uint64_t until_ns; /* deadline of the reconnect, in state WORKER_AWAY */
 };
 
-/* Sums over all sampled blocks of a job on a lane in one round, and the record with these sums.
- * `counts` has counts over all rounds of the job that this lane has led. */
+/* Sums over all sampled blocks of a job on a lane in one round, and the record that contains these
+ * sums. `counts` belongs to all rounds of the job that this lane has led. */
 struct sampling {
     uint32_t pieces; /* number of pieces with a sample */
     uint32_t blocks; /* sampled blocks of all these pieces */

@@ -23,7 +23,7 @@ static void table_grow(struct lane_job *job)
     struct arena *arena = job->lane->options.arena;
     size_t size = job->table.size * 4;
     struct hash_link **buckets = arena_alloc(arena, &job->account, size * sizeof *buckets);
-    if (buckets) /* without memory the chains grow longer, but stay correct */
+    if (buckets) /* without memory for a larger table, the chains grow longer, but stay correct */
         arena_free(arena, &job->account, hash_move(&job->table, buckets, size));
 }
 

@@ -86,8 +86,8 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* The ring of sets may no longer contain an old set. This set was then sent before, with messages
- * of other pieces. */
+/* If the ring of sets no longer contains an old set, this set was sent earlier, with messages of
+ * other pieces. */
 int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];

@@ -1,6 +1,6 @@
-/* Messages of a lane to its workers, apart from results. Each function stores the message as a flag
- * of the announcement, and tell_flush() sends the messages. Functions whose name ends in _now send
- * at once. RULES.md: A6. */
+/* Messages of a lane to its workers, apart from results. Each function stores its message as a flag
+ * of the announcement that the message answers. tell_flush() sends the stored messages. Functions
+ * whose name ends in _now send at once. RULES.md: A6. */
 #ifndef GRADPOOL_LANE_JOB_TELL_H
 #define GRADPOOL_LANE_JOB_TELL_H
 
@@ -12,14 +12,14 @@ struct record_measure;
 struct worker;
 
 void tell_commit(struct worker *w, struct announcement *a);
-/* Sends CLOSED: the result in the rank's memory is that of `round`. */
+/* Sends CLOSED: the rank's memory contains the result of `round`. */
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
 /* Sends CHOSEN with the set of the round, then COMMIT. */
 void tell_chosen(struct worker *w, struct announcement *a);
 /* Sends PASSED: the rank is not in the set of `round`. A later round replaces an earlier one that
  * was not sent yet. */
 void tell_passed(struct worker *w, uint64_t round);
-/* Sends MEASURE, in place of an earlier one that the job has not sent yet. */
+/* Sends MEASURE. If an earlier MEASURE of the job was not sent yet, the new one replaces it. */
 void tell_measure(struct worker *w, const struct record_measure *told);
 /* Sends BACKED: the replica named by announcement `a` has the state after `round`. */
 void tell_backed(struct worker *w, struct announcement *a, uint64_t round);
@@ -29,9 +29,9 @@ void tell_job_failure(struct worker *w);
 /* Sends an ERROR that answers no announcement. Returns 0, or -EAGAIN if the send queue is full; the
  * error is not stored. */
 int tell_error_now(struct worker *w, uint32_t word, int code, const char *text);
-/* Sends at once the set of a round of the leading tensor. Nothing is sent if the set is unknown
- * here, or was sent over this connection before, in either direction. Returns 0, -EAGAIN if the
- * send queue is full, or -ECONNRESET. The worker must be connected. */
+/* Sends at once the set of a round of the leading tensor. Nothing is sent if the set is unknown on
+ * this lane, or if the lane or the worker has already sent the set over this connection. Returns 0,
+ * -EAGAIN if the send queue is full, or -ECONNRESET. The worker must be connected. */
 int tell_set_now(struct worker *w, uint64_t round);
 /* Sends the waiting messages of all workers while the send queues have room. Unsent messages stay
  * pending. */

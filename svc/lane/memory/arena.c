@@ -107,7 +107,8 @@ size_t arena_allocated_bytes(const struct arena *arena)
 
 void arena_library(struct library *ret_row) { *ret_row = (struct library){.name = "jemalloc"}; }
 
-/* Prepares nothing: with this allocator only the lane's thread may change the list of blocks. */
+/* Prepares no memory, because with this allocator only the lane's thread may change the list of
+ * blocks. */
 static void *heap_alloc_whole(struct arena *arena, size_t bytes) { return NULL; }
 
 #else
@@ -325,7 +326,7 @@ void arena_warm(struct arena *arena, size_t bytes)
 }
 
 /* Removes a prepared block of `bytes`, or of any length if `bytes` is 0. Returns NULL if there is
- * none. */
+ * no such block. */
 static void *take_prepared(struct arena *arena, size_t bytes)
 {
     struct preparations *all = &arena->preparations;

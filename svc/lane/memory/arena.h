@@ -14,7 +14,8 @@
 
 struct arena;
 
-/* Bytes of one job, as rounded by the allocator; initially zero. Only for the lane's thread. */
+/* Number of bytes of one job, as rounded up by the allocator; initially zero. Only for the lane's
+ * thread. */
 struct arena_account {
     size_t limit_bytes; /* limit of this account; 0: the limit of arena_set_account_limit() */
     size_t bytes;
@@ -37,8 +38,8 @@ size_t arena_limit(const struct arena *arena);
 /* Sets the limit of each account without its own limit; 0: no limit. */
 void arena_set_account_limit(struct arena *arena, size_t bytes);
 size_t arena_account_limit(const struct arena *arena);
-/* Returns why the last failed allocation failed. -EDQUOT: limit of the account. -ENOSPC: limit of
- * all accounts. -ENOMEM: no memory. */
+/* Returns the error of the last allocation that failed. -EDQUOT: limit of the account. -ENOSPC:
+ * limit of all accounts. -ENOMEM: no memory. */
 int arena_lack(const struct arena *arena);
 
 /* Counts the bytes of an aligned allocation in advance, so that the allocation cannot exceed a
@@ -60,7 +61,7 @@ void arena_free(struct arena *arena, struct arena_account *account, void *memory
  * allocation. `bytes` is at least ARENA_PREPARED_LEAST. Returns 0 or -ENOMEM. */
 #define ARENA_PREPARED_LEAST ((size_t)64 << 10)
 int arena_prepare(struct arena *arena, size_t bytes);
-/* Allocates pages for shorter allocations that will follow soon, `bytes` in total. */
+/* Allocates pages for `bytes` in total, for shorter allocations that will follow soon. */
 void arena_warm(struct arena *arena, size_t bytes);
 /* Frees prepared memory that no allocation has used. */
 void arena_forget_prepared(struct arena *arena);

@@ -15,8 +15,9 @@
 /* Address space of a process on x86-64: 47 bits. */
 #define ADDRESS_SPACE_BYTES (UINT64_C(1) << 47)
 #define MAPPINGS_DEFAULT 65530
-/* Divisors of a resource. They give the part for the process itself, the part that is reserved for
- * tenants that use little, and the limit up to which the use of a tenant is little. */
+/* Divisors of a resource. PART_PROCESS gives the part for the process itself. PART_KEPT gives the
+ * part that is reserved for tenants that use little. A tenant uses little up to the limit that
+ * PART_LITTLE gives. */
 #define PART_PROCESS 16
 #define PART_KEPT 8
 #define PART_LITTLE 128

@@ -1,6 +1,6 @@
 /* Tenants' shares of limited resources of an aggregator process: address space, mappings and
- * descriptors. Any thread may call these functions. The functions that add or check a use lock a
- * mutex. RULES.md: A76. */
+ * descriptors. Any thread may call these functions. shares_allow(), shares_add() and shares_used()
+ * lock a mutex. RULES.md: A76. */
 #ifndef GRADPOOL_LANE_MEMORY_SHARES_H
 #define GRADPOOL_LANE_MEMORY_SHARES_H
 
@@ -15,8 +15,9 @@ enum share_kind {
     SHARE_KINDS,
 };
 
-/* Returns whether the tenant may use `more`. `has_others`: other tenants exist; then each tenant
- * may use at most half, and the last part is reserved for tenants that use little. */
+/* Returns whether the tenant may use `more`. `has_others`: other tenants exist. In this case each
+ * tenant may use at most half of the limit, and the last part of the limit is reserved for tenants
+ * that use little. */
 bool shares_allow(const char *tenant, bool has_others, enum share_kind kind, uint64_t more);
 /* Adds `more` to the tenant's use; may be negative. */
 void shares_add(const char *tenant, enum share_kind kind, int64_t more);

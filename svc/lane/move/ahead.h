@@ -5,8 +5,8 @@
 
 #include "svc/lane/lane.h"
 
-/* Returns 0 if all ranks of the job's pieces have left, or are connected with their memory mapped
- * in advance. -EAGAIN: some rank is not ready yet. -ENOENT: the job is not on this lane.
+/* Returns 0 if each rank of the job's pieces has left, or is connected with its memory mapped in
+ * advance. -EAGAIN: some rank is not ready yet. -ENOENT: the job is not on this lane.
  * -ECONNABORTED: the job has failed. */
 int lane_has_workers(struct lane *lane, uint32_t job);
 

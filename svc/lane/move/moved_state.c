@@ -19,22 +19,23 @@
 #define HEAD_MAGIC 0x36535047u /* "GPS6" */
 #define FAILURE_MOST 4095      /* largest errno value in an ERROR record */
 
-/* Head of a moved state, little endian like all records. The clock of each member follows, then the
- * numbers of takers_save(), then the array. With parameters, the array consists of the arrays of a
- * state, one after another; with `has_before`, the previous state precedes the committed state. */
+/* Head of a moved state, little endian like all records. After the head follow the clock of each
+ * member, the numbers of takers_save(), and the array. With parameters, the array consists of the
+ * arrays of a state, one after another. With `has_before`, the array begins with the previous
+ * state, and the committed state follows. */
 struct head {
     uint32_t magic;
     uint32_t members;
     uint64_t elements;
     uint64_t round;     /* newest committed round; 0: unknown */
-    uint64_t job_round; /* value of piece.job_round */
+    uint64_t job_round; /* piece.job_round of the former owner */
     uint64_t body_bytes;
-    uint64_t steps; /* this and the next two fields are for pieces with parameters */
+    uint64_t steps; /* only for pieces with parameters, like the next two fields */
     uint64_t swapped_round, steps_before; /* values of struct parameters */
     struct update_settings told;
     uint8_t has_before, were_set, is_told, are_set;
     uint8_t dtype, quorum, rule;
-    uint8_t kept_results; /* without parameters: number of the newest results in the array */
+    uint8_t kept_results; /* number of stored results in the array, for pieces without parameters */
     int64_t failure;
     char failure_text[LANE_TEXT_BYTES];
     uint64_t left[RECORD_MISSING_WORDS]; /* ranks that have left with a goodbye */
@@ -93,8 +94,8 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
 
-/* Returns the number of results that move. A result also moves if it is the only stored result and
- * an elastic job may have to repeat its round. */
+/* Returns the number of results that move. A stored result also moves if it is the only one, and an
+ * elastic job may have to repeat the round of this result. */
 static uint8_t kept_results(const struct piece *p)
 {
     uint64_t newest = committed(p), room = kept_room(p);
@@ -291,7 +292,7 @@ static bool take_takers(struct piece *p, const char *words)
 }
 
 /* Stores the sets of ranks from the head, because the open round may wait for a set that no worker
- * stores any more (W13). */
+ * knows any more (W13). */
 static bool take_choices(struct lane_job *job, const struct head *head)
 {
     for (size_t i = 0; i < CHOICES_PER_JOB; i++) {
@@ -395,7 +396,7 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
         p->round = rounds[i] > 0 ? rounds[i] + 1 : 0;
         if (!p->is_installed)
             continue;
-        replica_know(p); /* the state was received, so no copy is read */
+        replica_know(p); /* the state was received from the former owner, so no replica is read */
         round_go_on(p);  /* the replica holder may already be connected */
     }
     return error;

@@ -1,6 +1,6 @@
-/* In an elastic job a piece receives another set of ranks without leaving its lane, under the next
- * epoch. The ranks send their standing as to a new owner. This file makes the change; other rooms
- * decide about the ranks of a job. RULES.md: A40 to A44; svc/wire/README.md: W15. */
+/* In an elastic job a piece receives another set of ranks under the next epoch, and stays on its
+ * lane. The ranks then send their standing, as they do to a new owner. This file makes the change;
+ * other rooms decide which ranks a job has. RULES.md: A40 to A44; svc/wire/README.md: W15. */
 #include "svc/lane/move/regroup.h"
 
 #include "svc/lane/chunk/transfer.h"

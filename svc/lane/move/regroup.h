@@ -10,8 +10,8 @@
 void lane_set_elastic(struct lane *lane, uint32_t job);
 
 /* `gone`: bitmap (RECORD_MISSING_WORDS words) of ranks that are no longer in the job. Their
- * connections are closed, their tickets are invalidated, and rounds in progress that need them are
- * aborted. Unknown jobs are ignored. */
+ * connections are closed, their tickets become invalid, and rounds in progress that need these
+ * ranks are aborted. Unknown jobs are ignored. */
 void lane_let_go(struct lane *lane, uint32_t job, const uint64_t *gone);
 
 /* Like lane_place() with `recovering`, but a piece may already be on this lane, frozen and under an
@@ -22,8 +22,8 @@ int lane_regroup(struct lane *lane, uint32_t job, uint32_t epoch, const struct l
                  size_t count);
 
 /* Calls `each` for every rank whose connection has ended without a goodbye. `may_return`: the rank
- * may connect again (A70). Ranks that cannot return are listed only in elastic jobs, and only until
- * lane_let_go(). */
+ * may connect again (A70). Ranks that cannot return are included only in elastic jobs, and only
+ * until lane_let_go() is called for them. */
 void lane_each_lost(const struct lane *lane,
                     void (*each)(void *context, uint32_t job, uint32_t rank, const char *peer,
                                  bool may_return),

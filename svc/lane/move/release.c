@@ -11,8 +11,8 @@
 
 #include <errno.h>
 
-/* Finds a piece. Returns NULL if the lane does not have the piece, or has dropped it and only
- * completes its last round. */
+/* Finds a piece. Returns NULL if the lane does not have the piece, or has dropped the piece and
+ * only completes its last round. */
 static struct piece *find(struct lane_job *job, uint32_t id)
 {
     struct piece *p = job ? piece_find(job, id) : NULL;
@@ -94,9 +94,9 @@ static struct phase phase_of(struct lane_job *job, const uint32_t *pieces, size_
     return phase;
 }
 
-/* Returns whether the pieces are between two iterations. In the middle of an iteration, there is a
- * piece that began its last round nearly one iteration ago. The function compares times, because
- * pieces may have had different numbers of rounds before: broadcasts count, too. */
+/* Returns whether the pieces are between two iterations. In the middle of an iteration, some piece
+ * began its last round nearly one iteration ago. The function compares times, because pieces may
+ * have had different numbers of rounds before: broadcasts count, too. */
 static bool is_behind_all(const struct phase *phase)
 {
     return phase->is_idle && phase->last_ns - phase->first_ns <= phase->gap_ns / 4 * 3;
@@ -115,8 +115,8 @@ int lane_may_release(struct lane *lane, uint32_t job_id, const uint32_t *pieces,
 
 /* ---- the release ---- */
 
-/* Returns whether the piece is between two sets of ranks (A41): the new ranks have not all reported
- * their standing, so the lane does not know which round follows its stored state. */
+/* Returns whether the piece is between two sets of ranks (A41). Some of the new ranks have not
+ * reported their standing, so the lane does not know the round after its stored state. */
 static bool is_between(const struct piece *p)
 {
     return p->is_regrouped && p->round == 0 && !p->failure && (p->parameters || p->kept);

@@ -7,9 +7,10 @@
 
 /* ---- the former owner ---- */
 
-/* Requests a release at the best time: after a round of all the pieces, with the longest pause
- * until the next announcement. `moving_news` is called when a call of lane_may_release() is useful
- * (A38). `ret_wish` is passed to lane_may_release(). Returns 0 or an error of lane_release(). */
+/* Requests a release at the best time, which is after a round of all the pieces: the time until the
+ * next announcement is then longest. `moving_news` is called when a call of lane_may_release() is
+ * useful (A38). `ret_wish` is passed to lane_may_release(). Returns 0 or an error of
+ * lane_release(). */
 struct lane_wish {
     /* sum of the numbers of the pieces' open rounds at the time of the request */
     uint64_t rounds;
@@ -17,13 +18,14 @@ struct lane_wish {
 };
 int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
               uint64_t now_ns, struct lane_wish *ret_wish);
-/* Returns 1 if the pieces are between two iterations and each has had a round since the request, or
- * if the deadline of the request has passed; otherwise 0, or an error of lane_is_releasing(). */
+/* Returns 1 if the deadline of the request has passed, or if the pieces are between two iterations
+ * and each piece has had a round since the request. Otherwise returns 0, or an error of
+ * lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);
-/* Returns -EAGAIN if a piece has stored state but its new ranks have not reported their standing.
- * The state can move only after these reports (A27). Returns 0 otherwise. Unknown pieces are
- * ignored. */
+/* Returns -EAGAIN if a piece has stored state, and some of its new ranks have not reported their
+ * standing. The state can move only after these reports (A27). Returns 0 otherwise. Unknown pieces
+ * are ignored. */
 int lane_may_leave(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);
 /* Returns -EAGAIN if a copy of a piece's state still has to be read (A49), otherwise 0. */
 int lane_may_move(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count);

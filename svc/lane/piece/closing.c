@@ -1,7 +1,7 @@
-/* Owns struct closing: the state of the rule, and the moment of its next decision. Reports to the
- * rule only events on this lane, so a new owner of the piece measures the times of all ranks again.
- * The first round includes the start of the workers, so its times are dropped. RULES.md: A96;
- * packer/backup/README.md: BK1 to BK12. */
+/* Owns struct closing: the state of the rule, and the time of its next decision. The rule receives
+ * only events on this lane, so on a new owner of the piece the rule measures the times of all ranks
+ * again. The first round includes the start of the workers, so its times are dropped. RULES.md:
+ * A96; packer/backup/README.md: BK1 to BK12. */
 #include "svc/lane/piece/closing.h"
 
 #include "packer/backup/backup.h"
@@ -104,7 +104,7 @@ static uint32_t closing_place_of(const struct rank *rank)
 static void closing_hear(const struct rank *rank, bool is_of_open)
 {
     struct closing *c = closing_of(rank->piece);
-    /* the rule returns an error if the rank has left, and the error is ignored */
+    /* an error means that the rank has left, and is ignored */
     if (c)
         (void)backup_announced(c->backup, closing_place_of(rank), is_of_open,
                                rank->piece->job->lane->now_ns);
@@ -128,7 +128,7 @@ void closing_began(const struct rank *rank)
 
 /* ---- the decision ---- */
 
-/* Removes ranks that have left with a goodbye from the rule, because they compute no further
+/* Reports to the rule which ranks have left with a goodbye, because these ranks compute no further
  * gradient. */
 static void closing_note_leavers(struct closing *c)
 {

@@ -1,13 +1,13 @@
-/* The rule that closes the rounds of a job with backup workers, on its leader lane (W22). Events of
- * the leading piece are reported to the rule, which permits the close. packer/backup/ contains the
- * rules. Sends no message. RULES.md: A96. */
+/* The rule that closes the rounds of a job with backup workers, on its leader lane (W22). This file
+ * reports events of the leading piece to the rule, and asks the rule whether a round may close.
+ * packer/backup/ contains the rules. The file sends no message. RULES.md: A96. */
 #ifndef GRADPOOL_LANE_PIECE_CLOSING_H
 #define GRADPOOL_LANE_PIECE_CLOSING_H
 
 #include "svc/lane/types.h"
 
-/* Returns whether the terms are possible for the number of ranks. NULL: no backup workers, which is
- * always possible. */
+/* Returns whether the terms are possible for this number of ranks. `terms` NULL: the job has no
+ * backup workers, which is always possible. */
 bool closing_is_sound(const struct backup_terms *terms, uint32_t ranks);
 /* Creates the rule of a piece that leads the rounds of its job. If the quorum alone closes rounds,
  * no rule is created. The terms must be sound. Returns 0 or -ENOMEM. */
@@ -25,15 +25,16 @@ void closing_late(const struct rank *rank);
 /* Reports that the rank, which was outside a set, begins its next gradient. */
 void closing_began(const struct rank *rank);
 /* Returns whether the open round closes now. Called when the round has the minimum number of
- * gradients for a close. After false the lane calls again after the next announcement, or when the
- * wait of the piece ends (waits.h). A round whose set is already known closes at once. */
+ * gradients for a close. After false the lane calls this function again after the next
+ * announcement, or when the wait of the piece ends (waits.h). A round whose set is already known
+ * closes at once. */
 bool closing_allows(struct piece *p);
 /* Returns the reason of the last permission, a value of enum record_reason. The piece has a
  * rule. */
 uint8_t closing_reason(const struct piece *p);
 /* Reports to the rule that the round has closed. The set of the round was stored before. */
 void closing_closed(struct piece *p);
-/* Returns the mean time of the rank's gradients; 0: unknown, or no rule measures it. */
+/* Returns the mean time of the rank's gradients; 0: unknown, or no rule measures this time. */
 uint64_t closing_scale_ns(const struct rank *rank);
 /* Adds the sums of one lane for the last closed round. After the sums of the last lane the rule
  * receives the sums of all lanes. Sums of other rounds are dropped. */

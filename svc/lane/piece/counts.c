@@ -1,4 +1,5 @@
-/* Owns struct counts. Counts the decisions of the leading piece, and makes no decision. */
+/* Owns struct counts. Counts the decisions of the leading piece; other files make these
+ * decisions. */
 #include "svc/lane/piece/counts.h"
 
 #include "svc/lane/piece/closing.h"

@@ -21,7 +21,7 @@ void counts_closed(struct piece *p, uint8_t reason);
 
 /* One row of counts_measure(). Each field has 64 bits, so that a row has no padding. */
 struct counts_rank {
-    /* number of rounds with a gradient of the rank, and number of rounds without */
+    /* numbers of rounds with a gradient of the rank, and of rounds without one */
     uint64_t counted, dropped;
     uint64_t scale_ns; /* mean time of the rank's gradients; 0: no rule measures it here */
 };

@@ -1,14 +1,15 @@
-/* The results that a piece stores. If its sums use the sets of the job's rounds (A95), the results
- * are a ring of the newest results; otherwise the piece stores one result. A piece that sends its
- * result to late ranks has a second area, so that a round does not overwrite a result that a late
- * rank is receiving (A16). */
+/* The results that a piece stores. A piece whose sums use the sets of the job's rounds (A95) has a
+ * ring of its newest results; any other piece stores one result. A piece that sends its result to
+ * late ranks has a second area, so that a round does not overwrite a result that a late rank is
+ * receiving (A16). */
 #ifndef GRADPOOL_LANE_PIECE_KEPT_H
 #define GRADPOOL_LANE_PIECE_KEPT_H
 
 #include "svc/lane/types.h"
 
-/* Values of kept_use. The open round writes its result to the second area of `kept`, otherwise to
- * the first. The other area contains the result of the previous round. */
+/* Bits of kept_use. With KEPT_SECOND the open round writes its result to the second area of `kept`,
+ * otherwise to the first. With KEPT_BOTH the other area contains the result of the previous
+ * round. */
 #define KEPT_SECOND 1u
 #define KEPT_BOTH 2u
 
@@ -52,8 +53,8 @@ static inline char *kept_other(const struct piece *p)
 {
     return p->kept + (1 - (p->kept_use & KEPT_SECOND)) * piece_bytes(p, p->elements);
 }
-/* Returns the whole result of the newest closed round; NULL: it does not exist, or the round in
- * progress overwrites it, or late ranks receive no result of this piece. */
+/* Returns the whole result of the newest closed round. NULL: there is no such result, or the round
+ * in progress overwrites it, or late ranks receive no result of this piece. */
 static inline const char *kept_newest(const struct piece *p)
 {
     if (!kept_is_answer(p) || p->kept_from == 0 || p->round == 0)

@@ -1,5 +1,5 @@
-/* Pieces: created when the coordinator places them, created again for other ranks, and freed.
- * RULES.md: A2, A41. */
+/* Creates pieces when the coordinator places them, creates them again for other ranks, and frees
+ * them. RULES.md: A2, A41. */
 #include "svc/lane/piece/piece.h"
 
 #include "svc/lane/job/table.h"

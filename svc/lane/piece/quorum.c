@@ -95,8 +95,8 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* Without the set of the last round, a new owner could not distinguish a rank of the set that has
- * not received COMMIT from a rank outside the set (W12). */
+/* A new owner may lack the set of the last round. Then a rank of the set without COMMIT and a rank
+ * outside the set look the same (W12). */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;

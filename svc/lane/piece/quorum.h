@@ -15,8 +15,8 @@ static inline bool quorum_is_loose(const struct piece *p)
     return p->terms.quorum == QUORUM_STALE || p->terms.quorum == QUORUM_ANY;
 }
 /* Returns the number of the job's round that corresponds to a round of the piece; 0: unknown. In a
- * piece with FOLLOWS_ROUNDS, some rounds are no rounds of the job; for such a round the number of
- * the job's next round is returned. */
+ * piece with FOLLOWS_ROUNDS, some rounds are not rounds of the job. For such a round the function
+ * returns the number of the job's next round. */
 static inline uint64_t quorum_job_round(const struct piece *p, uint64_t round)
 {
     if (!piece_follows(p))
@@ -36,7 +36,7 @@ static inline bool quorum_is_whole(const struct piece *p)
 {
     return piece_follows(p) && p->operation && !quorum_follows(p, p->operation);
 }
-/* Sets the number of the job's open round, if this number is unknown, from an announcement of that
+/* If the number of the job's open round is unknown, sets this number from an announcement of that
  * round. The field `root` of the announcement contains the low half of the number. */
 void quorum_learn(struct piece *p, const struct operation *operation, uint32_t root);
 /* Returns the round that the rank may announce next. */
@@ -44,8 +44,8 @@ uint64_t quorum_round(const struct piece *p, const struct rank *rank);
 /* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all ranks have
  * left. */
 uint64_t quorum_slowest_clock(const struct piece *p);
-/* Returns the rank's announcement of this round, unless a round has used it or a message has
- * answered it; otherwise NULL. */
+/* Returns the rank's announcement of the round quorum_round(), or NULL. An announcement that a
+ * round has used, or that a message has answered, is not returned. */
 struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
 bool round_has_quorum(struct piece *p);
 /* Returns whether the rank takes part in a round that starts now. */
@@ -60,8 +60,8 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
  * compute another result. */
 bool quorum_is_stuck(struct piece *p);
 /* Stores the set of ranks of a round for all pieces with QUORUM_CHOSEN (W13). Returns 1 if the set
- * is new, or 0 if it is known or its round is too old. -EPROTO: another set of the round is known.
- * -EINVAL: the set has ranks that the job does not have, or several gradients of a rank. */
+ * is new, or 0 if the set is known or its round is too old. -EPROTO: another set of the round is
+ * known. -EINVAL: the set has ranks that the job does not have, or several gradients of a rank. */
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);
 
 #endif

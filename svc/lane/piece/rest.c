@@ -1,12 +1,12 @@
-/* Held pieces, and pieces that will be released after a round, until they are frozen. RULES.md:
- * A26, A38. */
+/* Handles held pieces, and pieces that will be released after a round, until these pieces are
+ * frozen. RULES.md: A26, A38. */
 #include "svc/lane/piece/rest.h"
 
 #include "svc/lane/job/table.h"
 
 #include <errno.h>
 
-/* Drops payloads for later rounds. The time and the lane of these rounds are unknown, so the inputs
+/* Drops payloads for later rounds. The time and the lane of these rounds are unknown. The inputs
  * are read from the workers later (W6). */
 static void drop_payloads(struct piece *p)
 {

@@ -15,10 +15,10 @@ void piece_wish(struct piece *p, bool is_wished);
 void piece_hold(struct piece *p);
 /* Calls options.moving_news, so that the process checks its moves again. */
 void release_tell(const struct lane *lane);
-/* Called when a held piece is frozen: no posted operation is left. Frees payloads. */
+/* Called when a held piece is frozen, because none of its operations is posted. Frees payloads. */
 void piece_rest(struct piece *p);
-/* Finds a frozen piece. Returns 0, -ENOENT if it is not here, -EBUSY if it is not frozen, or
- * -ECONNABORTED if the job has failed. */
+/* Finds a frozen piece. Returns 0, -ENOENT if the piece is not here, -EBUSY if the piece is not
+ * frozen, or -ECONNABORTED if the job has failed. */
 int piece_find_frozen(struct lane *lane, uint32_t job, uint32_t id, struct piece **ret_piece);
 /* Called after a round of the job. If pieces wait for a release and no round is in progress, calls
  * release_tell(). */

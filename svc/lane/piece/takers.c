@@ -1,8 +1,8 @@
-/* Takers are ranks outside a set. This file stores the rounds whose results they receive, and
- * decides how long later rounds wait for takers. If lanes update parameters, they store the states
- * of two rounds, so the close of round r + 2 overwrites the results of round r. The leader lane
- * therefore delays this close, for a limited time, while a rank receives the results of round r. If
- * lanes only sum, they store the results of `lag` rounds, and the leader lane waits for each rank
+/* Takers are ranks outside a set. This file stores the rounds whose results the takers receive, and
+ * decides how long later rounds wait for takers. Lanes that update parameters store the states of
+ * two rounds, so the close of round r + 2 overwrites the results of round r. The leader lane
+ * therefore delays this close, for a limited time, while a rank receives the results of round r.
+ * Lanes that only sum store the results of `lag` rounds, and the leader lane waits for each rank
  * without a limit. Owns struct takers. RULES.md: A87, A95. */
 #include "svc/lane/piece/takers.h"
 
@@ -15,8 +15,8 @@
 /* Number of rounds whose times are stored. The usual time is their median, so one long pause of all
  * ranks has no effect. */
 #define SPANS 16
-/* The shortest wait, which is also the wait before a round was measured. The kernel schedules a
- * thread of a worker within this time. */
+/* The shortest wait, which is also the wait before a round was measured. Within this time the
+ * kernel schedules a thread of a worker. */
 #define WAIT_LEAST_NS (10 * NS_PER_MS)
 /* Number of rounds that a taker receives after one announcement. After these rounds the taker
  * begins its next gradient, even if a newer round has been committed. Without this limit, a rank
@@ -31,8 +31,8 @@
 struct taker {
     uint64_t round;  /* round whose results the rank receives; 0: none */
     uint64_t held;   /* newest round whose stored result the rank no longer needs */
-    uint64_t landed; /* round of the report that waits for an answer */
-    bool asks;       /* a report waits for an answer */
+    uint64_t landed; /* round in the rank's report that waits for an answer */
+    bool asks;       /* a report of the rank waits for an answer */
     /* number of rounds whose results the rank has received since its announcement */
     uint8_t tries;
     uint8_t in_vain; /* number of consecutive failed waits for the rank */
@@ -246,9 +246,9 @@ void takers_closed(struct piece *p)
 
 /* ---- the state that moves ---- */
 
-/* Writes the usual time of a round, followed by one round number for each rank. With `lag` this is
- * the newest round whose result the rank does not need, otherwise the round whose results the rank
- * receives. */
+/* Writes the usual time of a round, followed by one round number for each rank. With `lag`, the
+ * number of a rank is the newest round whose result the rank does not need. Without `lag`, the
+ * number is the round whose results the rank receives. */
 void takers_save(const struct piece *p, uint64_t *ret_words)
 {
     const struct takers *ts = p->takers;

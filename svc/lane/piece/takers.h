@@ -16,17 +16,17 @@ struct closing **takers_closing(const struct piece *p);
 /* Records that the rank needs no result of a round before `round`: the rank has announced `round`
  * of the hidden tensor, or has the completion word of this round. */
 void takers_hold_before(const struct rank *rank, uint64_t round);
-/* Records that the rank receives the results of `round`: its announcement was late, and the answer
- * contains this round. A piece without takers ignores the call. */
+/* Records that the rank receives the results of `round`, because its announcement was late and the
+ * answer names this round. A piece without takers ignores the call. */
 void takers_begin(const struct rank *rank, uint64_t round);
 /* Records a report of the rank: the results of `round` have landed, or (RECORD_ROUND_NONE) a lane
  * no longer had the results. takers_asking() returns the rank until takers_answer() is called. */
 void takers_landed(const struct rank *rank, uint64_t round);
 /* Returns a taker whose report has no answer yet, or NULL. */
 struct rank *takers_asking(struct piece *p);
-/* Returns the round for the answer to the rank's report. If this is the round that has landed, the
- * rank may begin its next gradient. Otherwise it is the newest closed round, whose results the rank
- * receives next. The open round must be known. */
+/* Returns the round for the answer to the rank's report. The answer with the round that has landed
+ * means that the rank may begin its next gradient. Any other answer is the newest closed round,
+ * whose results the rank receives next. The open round must be known. */
 uint64_t takers_answer(const struct rank *rank);
 /* Drops the report of a rank whose connection has ended. The rank repeats the report. */
 void takers_forget(const struct rank *rank);
@@ -35,9 +35,9 @@ void takers_forget(const struct rank *rank);
  * a rank lacks.
  *
  * If lanes update parameters, the round waits for takers of a round two or more rounds back. The
- * first call for a round sets the end of the wait; after this end the round no longer waits for
- * these takers. With terms.lag the round waits for every rank that lacks a result, and the wait has
- * no end. */
+ * first call for a round sets the end of the wait. After the end of the wait, the round no longer
+ * waits for these takers. With terms.lag the round waits for every rank that lacks a result, and
+ * the wait has no end. */
 bool takers_hold(struct piece *p);
 /* Measures the time since the last close, and counts the results of the round for the ranks of its
  * set. Called when a round closes, after its set is stored. */

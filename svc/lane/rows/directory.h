@@ -6,7 +6,7 @@
 
 #include "svc/lane/rows/types.h"
 
-#define DIRECTORY_FAULT "a request has an invalid directory; use one version"
+#define DIRECTORY_FAULT "a request has an invalid directory; use one version of gradpool"
 
 /* Compares the shards and epochs of the entries with those of the lane, and sets
  * request->is_checked. -EAGAIN: entries have not arrived yet, so the call has to be repeated.

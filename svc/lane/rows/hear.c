@@ -38,16 +38,17 @@ static const char *request_fault(const struct worker *w, const struct lane_table
 {
     const struct row_rank *rank = &table->queues->ranks[w->number];
     if (r->dim != table->terms->dim || r->dtype != table->terms->wire)
-        return "a request has rows of another length or dtype than its table; use one version";
+        return "a request has rows of another length or dtype than its table; use one version of "
+               "gradpool";
     if (r->clock != table_clocks_of(table->clocks, w->number))
-        return "a request is for another clock than the worker's; use one version";
+        return "a request is for another clock than the worker's; use one version of gradpool";
     if (r->sequence <= rank->sequence)
-        return "a request has a number that was used before; use one version";
+        return "a request has a number that was used before; use one version of gradpool";
     if (list_is_empty(&rank->unused))
-        return "a rank has more open requests than a lane stores; use one version";
-    return request_is_lent(w, table, r)
-               ? NULL
-               : "a request lies in memory that the worker does not lend; use one version";
+        return "a rank has more open requests than a lane stores; use one version of gradpool";
+    return request_is_lent(w, table, r) ? NULL
+                                        : "a request lies in memory that the worker does not lend; "
+                                          "use one version of gradpool";
 }
 
 /* Adds a push to the list. With BSP, pushes are sorted by (rank, sequence), because the order of
@@ -86,7 +87,7 @@ const char *rows_hear_request(struct worker *w, const struct record_rows *record
     if (w->job->failure)
         return NULL; /* no request of a failed job is answered */
     const char *fault = table ? request_fault(w, table, record)
-                              : "a request is for an unknown table; use one version";
+                              : "a request is for an unknown table; use one version of gradpool";
     if (fault)
         return fault;
     struct row_request *request = request_begin(table, w, record);
@@ -112,11 +113,11 @@ static const char *clock_fault(const struct worker *w, const struct lane_table *
                                const struct record_clock *record)
 {
     if (!table)
-        return "a clock is of an unknown table; use one version";
+        return "a clock is of an unknown table; use one version of gradpool";
     if (record->clock > table_clocks_of(table->clocks, w->number))
-        return "a clock does not follow the last one; use one version";
+        return "a clock does not follow the last one; use one version of gradpool";
     if (record->sequence < table->queues->ranks[w->number].sequence)
-        return "a clock has fewer requests than the worker sent; use one version";
+        return "a clock has fewer requests than the worker sent; use one version of gradpool";
     return NULL;
 }
 
@@ -186,9 +187,9 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
     struct lane_table *table = table_find(w->job, record->settings.table);
     const struct row_settings settings = row_settings_of(&record->settings);
     if (!table)
-        return "settings are for an unknown table; use one version";
+        return "settings are for an unknown table; use one version of gradpool";
     if (record->clock < table_clocks_of(table->clocks, w->number))
-        return "settings are for a clock that the worker has ended; use one version";
+        return "settings are for a clock that the worker has ended; use one version of gradpool";
     const char *wrong = row_wrong(table->terms->rule, &settings);
     if (wrong) {
         job_fail(w->job, -EINVAL,
@@ -206,7 +207,7 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
                  "ranks have not ended; pull rows in each clock, or change settings less often",
                  table->name, w->job->name, w->number, ROW_SETTINGS_MAX);
     return error == -ERANGE
-               ? "settings are for an earlier clock than the last ones; use one version"
+               ? "settings are for an earlier clock than the last ones; use one version of gradpool"
                : NULL;
 }
 
@@ -215,7 +216,7 @@ const char *rows_hear_clock(struct worker *w, const struct record_clock *record)
     switch (record->form) {
     case RECORD_CLOCK_ENDED: return hear_ended(w, record);
     case RECORD_CLOCK_SETTINGS: return hear_settings(w, record);
-    default: return "a standing of tables came without a query; use one version";
+    default: return "a standing of tables came without a query; use one version of gradpool";
     }
 }
 

@@ -40,10 +40,11 @@ char *request_map_rows(const struct lane_table *table, const struct row_request 
 
 void request_evict(const struct row_request *request, int error)
 {
-    job_evict(request->worker,
-              error == -EFAULT
-                  ? "a request lies in memory that the worker does not lend; use one version"
-                  : "keys or a directory changed after the request; use one version");
+    job_evict(
+        request->worker,
+        error == -EFAULT
+            ? "a request lies in memory that the worker does not lend; use one version of gradpool"
+            : "keys or a directory changed after the request; use one version of gradpool");
 }
 
 void request_end(struct lane_table *table, struct row_request *request)

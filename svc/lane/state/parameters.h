@@ -16,26 +16,27 @@ struct replica {
     /* the memory of the state is registered with the fabrics, so that the copy can be written */
     bool is_known;
     uint64_t offset[2]; /* offsets of the halves, at the index round & 1 */
-    /* first round whose state was written to the copy; RECORD_ROUND_NONE: none */
+    /* first round whose state was written to the copy; RECORD_ROUND_NONE: no state was written */
     uint64_t since;
     uint64_t steps[3]; /* update counts of the states, at the index round % 3 */
-    /* rounds whose complete states are in the halves, from the holder's offer (A49); 0: none */
+    /* rounds whose complete states the halves contain, according to the holder's offer (A49); 0:
+     * none */
     uint64_t rounds[2];
     uint64_t ranks[2]; /* hashes of the ranks of the rounds in `rounds` */
     /* the round in progress writes to this copy; decided when the round starts */
     bool is_taken;
-    /* stamps that the lane writes behind a half at a replica holder; a stamp marks the state in the
-     * half as complete */
+    /* stamps that the lane writes after each half of a copy at a replica holder; a stamp marks the
+     * state in its half as complete */
     struct record_stamp stamp[2];
-    /* zeros that the lane writes in place of a half's stamp before it writes a state, because the
-     * state is incomplete until its last byte is written */
+    /* zeros that the lane writes over a half's stamp before it writes a state to this half, because
+     * the state is incomplete until its last byte is written */
     struct record_stamp none;
     uint32_t piece; /* number of the piece */
     uint32_t note;  /* number of the copy at the holder; sent back to the holder */
-    /* announcement through which the message BACKED is sent to the holder, with the first round of
-     * which the copy has the complete state */
+    /* announcement that the message BACKED to the holder uses; its round is the first round whose
+     * complete state is in the copy */
     struct announcement told;
-    uint64_t told_steps; /* update count for that message */
+    uint64_t told_steps; /* update count in that message */
 };
 
 /* State of a piece with an update rule (A19). Parameters and moments exist twice: a round reads the
@@ -55,13 +56,15 @@ struct parameters {
     struct update_settings *ranks_settings[2];
     bool is_spare_dirty;        /* a round that is not committed has written to the spare state */
     uint64_t restored_steps[2]; /* update counts that RESTOREs set, at the index round & 1 */
-    /* newest settings of any lowest rank, for a lowest rank that has sent none (A44) */
+    /* newest settings that a lowest rank has sent, for use with a lowest rank that has sent none
+     * (A44) */
     struct update_settings told;
     bool is_told;                            /* `told` is valid */
     float *state[2][1 + UPDATE_MOMENTS_MAX]; /* parameters, followed by moments */
     struct replica replica;
     uint32_t holder; /* aggregator that should store the copy; 0: workers may store it (A49) */
-    /* holder that replaces `holder` after the copy at `holder` was read or is no longer needed */
+    /* aggregator that replaces `holder` as soon as the copy at `holder` was read or is no longer
+     * needed */
     uint32_t next_holder;
     bool has_next_holder; /* next_holder is valid */
     /* the change waits for the former holder even if that holder is not connected */
@@ -80,10 +83,10 @@ struct parameters {
 struct parameters *parameters_create(const struct piece *p);
 void parameters_free(struct piece *p);
 size_t parameters_bytes(enum update_rule rule, uint64_t elements);
-/* Stores settings from a worker. They apply from its next announcement on. */
+/* Stores settings from a worker. They apply from the worker's next announcement on. */
 void parameters_tell(struct worker *w, const struct record_settings *told);
-/* Returns whether the operation is possible. Updates need parameters, and a piece with parameters
- * allows no other sums. */
+/* Returns whether the operation is possible. Updates need parameters. Of all sums, a piece with
+ * parameters allows only updates. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
 /* Returns the address where the round stores the values of the chunk, in the state that is not
  * committed. While the lane reads a copy, the result is an address in the committed state. NULL:
@@ -116,11 +119,11 @@ const float *parameters_at(const struct piece *p, uint64_t round, uint64_t first
 /* Handles the last pass of a chunk: reduces `sums` and makes the update. The new parameters go to
  * the targets and, together with the moments, to the spare state. */
 void parameters_update(struct transfer *t, const struct reduce_pass *sums);
-/* Handles a chunk of an update without gradients: the new state is the old one, and the parameters
- * go to the targets. The update counts as a step. */
+/* Handles a chunk of an update without gradients: the new state equals the old state, and the
+ * parameters go to the targets. The update counts as a step. */
 void parameters_keep(const struct transfer *t, void *const targets[], int count);
-/* Undoes the committed state of the open round, which is repeated for other ranks (A44). Returns
- * false if this lane does not have the previous state. */
+/* The open round was committed, but is repeated for other ranks (A44). Undoes the committed state
+ * of this round. Returns false if this lane does not have the previous state. */
 bool parameters_revert(struct piece *p);
 /* Returns the update count after the commit of the open round. */
 uint64_t parameters_steps_after(const struct piece *p);

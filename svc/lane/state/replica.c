@@ -35,7 +35,8 @@ static void unregister(struct piece *p, size_t fabrics)
         fabric_pool_unregister(lane->options.fabrics[i], p->parameters);
 }
 
-/* Registers the memory of the state, once, because fabrics write only from registered memory. */
+/* Registers the memory of the state with the fabrics, once. A fabric writes only from registered
+ * memory. */
 static int make_known(struct piece *p)
 {
     const struct lane_options *options = &p->job->lane->options;
@@ -71,7 +72,7 @@ bool replica_may_keep(struct piece *p, const struct worker *w)
 }
 
 /* Stores the update counts of both halves, the older half first. The older half may be empty (round
- * 0). If both halves have the same index, the count of the newer half stays. */
+ * 0). If both counts have the same index, the count of the newer half overwrites the other. */
 static void take_steps(struct replica *b, const struct record_backup *told)
 {
     int newer = told->rounds[1] > told->rounds[0];
@@ -105,7 +106,7 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
         return error;
     bool is_wiped = worker_is_holder(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
-        /* the holder may have sent an offer without a round before BACKED arrived */
+        /* the holder may have sent this offer, without a round, before BACKED arrived */
         b->since = told->since;
     b->piece = p->id;
     take_place(b, w, told);
@@ -192,8 +193,8 @@ static uint64_t offset_of(const struct transfer *t, uint64_t round, uint32_t arr
 
 /* ---- writing ---- */
 
-/* Returns whether the chunk has new state for the copy. `ret_first`, `ret_end`: range of its
- * arrays. */
+/* Returns whether the chunk has new state for the copy. `ret_first`, `ret_end`: range of the arrays
+ * with new state. */
 static bool has_news(const struct transfer *t, uint32_t *ret_first, uint32_t *ret_end)
 {
     const struct piece *p = t->piece;
@@ -367,7 +368,7 @@ bool replica_has(const struct piece *p, uint64_t round)
 bool replica_begins_with(const struct piece *p, uint64_t round)
 {
     const struct replica *b = &p->parameters->replica;
-    /* a worker does not report the rounds of the halves */
+    /* only replica holders report the rounds of the halves */
     bool is_stamped = b->worker && worker_is_holder(b->worker);
     return is_stamped && is_there(b, round) && !is_there(b, round - 1) &&
            b->ranks[round & 1] == hash_ranks(p);

@@ -9,8 +9,8 @@
 /* Returns whether this worker may store the copy: the aggregator that the coordinator has named, or
  * any rank of the piece if no aggregator is named. */
 bool replica_may_keep(struct piece *p, const struct worker *w);
-/* Uses the memory of the offer `told` for the copy, unless another holder already has a copy that
- * is as new. Returns an error of replica_hear(). */
+/* Uses the memory that `told` offers for the copy, unless another holder already has a copy that is
+ * at least as new. Returns an error of replica_hear(). */
 int replica_accept(struct piece *p, struct worker *w, const struct record_backup *told);
 /* replica_hold_offer() stores the offer of an aggregator that the coordinator has not named yet.
  * replica_take_offer() accepts a stored offer of the named holder. */
@@ -50,7 +50,7 @@ static inline bool replica_is_kept(const struct piece *p)
 }
 
 /* Called when the open round is committed. If a replica holder has received the whole state of the
- * round, its copy is valid from this round on. */
+ * round, the copy at this holder is valid from this round on. */
 void replica_committed(struct piece *p);
 
 /* Returns whether the copy has the committed state, and will receive the states of all later
@@ -67,9 +67,9 @@ bool replica_is_ready(const struct piece *p);
 
 /* Returns on a new owner whether the copy has the state after `round`. */
 bool replica_has(const struct piece *p, uint64_t round);
-/* Returns whether a replica holder's copy contains the state after this round and of no earlier
- * round, for the present ranks. Such a copy was written at once from a committed state
- * (round_fill()). After one more round, both halves would contain a state. */
+/* Returns whether a replica holder's copy contains the state after this round, for the present
+ * ranks, and no state of an earlier round. Such a copy was written from a committed state, between
+ * rounds (round_fill()). After one more round, both halves would contain a state. */
 bool replica_begins_with(const struct piece *p, uint64_t round);
 /* Makes the next pass read the state after `round` from the copy (`fetched`). */
 void replica_fetch(struct piece *p, uint64_t round);
@@ -77,7 +77,7 @@ static inline bool replica_is_fetched(const struct piece *p)
 {
     return p->parameters && p->parameters->fetched > 0;
 }
-/* Called when the complete state was read, which is now the committed state. */
+/* Called when the complete state was read. This state is now the committed state. */
 void replica_fetched(struct piece *p);
 /* Returns whether this lane has the state after `round`, and the copy does not. */
 bool replica_lacks(struct piece *p, uint64_t round);

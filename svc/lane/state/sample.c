@@ -1,6 +1,7 @@
-/* Owns the sampled blocks of pieces, and the means of these blocks in the previous round. A
- * repeated round has already overwritten some of these means, so for this round no product of two
- * means is computed. No result depends on a sample. RULES.md: A97; svc/wire/README.md: W22. */
+/* Owns the sampled blocks of pieces, and the means of these blocks in the previous round. A round
+ * that is repeated has already overwritten some of these means, so no product of two means is
+ * computed for this round. The results of rounds do not depend on the sample. RULES.md: A97;
+ * svc/wire/README.md: W22. */
 #include "svc/lane/state/sample.h"
 
 #include "svc/lane/job/tell.h"
@@ -21,7 +22,7 @@ struct sampled {
     uint64_t round;  /* newest committed round of the job with means in `blocks`; 0: none */
     uint64_t open;   /* round of the job in progress */
     bool is_written; /* `blocks` contains means of a round that is not committed */
-    bool has_former; /* the means in `blocks` are those of the round before the open one */
+    bool has_former; /* `blocks` contains the means of the round before the open round */
     double squares, mean, product;
     uint32_t count;
     struct sampled_block blocks[];

@@ -1,7 +1,7 @@
 /* Sums over a sample of the gradients of a job, for rules that choose the number of gradients of a
- * round (W22). The sample consists of blocks of 4 KiB that a hash of piece and block draws, at most
- * 256 on a lane. A sum over the sample is multiplied by 2^shift, as an estimate for all elements.
- * RULES.md: A97. */
+ * round (W22). The sample consists of at most 256 blocks of 4 KiB on a lane. A hash of piece and
+ * block selects the blocks. A sum over the sample is multiplied by 2^shift, as an estimate for all
+ * elements. RULES.md: A97. */
 #ifndef GRADPOOL_LANE_STATE_SAMPLE_H
 #define GRADPOOL_LANE_STATE_SAMPLE_H
 

@@ -1,14 +1,15 @@
 /* Accounts of the lane's time by job and piece: charged time, beginnings and ends of rounds,
- * waiting times. Changes no other state, allocates nothing, locks nothing. RULES.md: A9, A11,
- * A22. */
+ * waiting times. The functions change no other state, allocate no memory, and lock no mutex.
+ * RULES.md: A9, A11, A22. */
 #include "svc/lane/turn/account.h"
 
 #include "svc/base/clock.h"
 #include "svc/lane/turn/policy.h"
 
-/* Cost of handling one event, without its bytes, as the number of bytes with the same cost. */
+/* Cost of handling one event, in addition to its bytes. The unit is a byte: the cost of
+ * transferring one byte. */
 #define EVENT_BYTES 4096
-/* Cost of checking a connection in a poll, as the number of bytes with the same cost. */
+/* Cost of checking a connection in a poll. The unit is the same. */
 #define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
@@ -67,7 +68,7 @@ void account_looks(struct lane_job *job)
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more)
 {
     if (job->lane->options.fabrics_count == 0 || !fabric_maps(fabric))
-        /* no connection is checked: the fabrics are closed, or do not use shared memory */
+        /* the fabrics are closed, or do not use shared memory, so polls check no connection */
         return;
     account_looks(job);
     job->lane->looks.connections -= looked_at(job);
@@ -110,8 +111,8 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
     lane->heard = fabric;
 }
 
-/* Charges a poll to the piece of the job's newest chunk, because the bytes that the poll has moved
- * belong to the newest chunks. */
+/* Charges a poll to the piece of the job's newest chunk, because the bytes that the poll has
+ * transferred belong to the newest chunks. */
 void account_polled(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns)
 {
     struct lane_job *job = container_of(group, struct lane_job, group);
@@ -182,7 +183,8 @@ void account_ready(struct piece *p, bool begins)
     p->gap_ns = p->begun_rounds > 0 ? p->ready_ns - p->begun_ns : 0;
     p->begun_rounds++;
     p->begun_ns = p->ready_ns;
-    /* The lane's clock was read before the events, so it lacks the time spent on them. */
+    /* lane.now_ns was read before the events were handled, so it does not include the time of this
+     * work. */
     uint64_t from_ns = p->ready_ns > ending->done_ns ? p->ready_ns : ending->done_ns;
     if (p->round > ending->round)
         begin_round(ending, p->round, from_ns);
@@ -203,7 +205,7 @@ void account_done(struct piece *p)
     ending->at_work--;
     if (ending->at_work > 0)
         return;
-    ending->done_ns = clock_now_ns(); /* lane.now_ns would be too old, because a turn may be long */
+    ending->done_ns = clock_now_ns(); /* lane.now_ns is too old here, because a turn may be long */
     ending->burst_ns = p->job->busy_ns + turn_ns(p->job) - ending->burst_from_ns;
     if (ending->done_ns > ending->handled_from_ns)
         ending->handled_ns += ending->done_ns - ending->handled_from_ns;

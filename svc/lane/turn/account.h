@@ -7,16 +7,16 @@
 
 /* Charges `ns` of the lane's time to the job. */
 void account_bill(struct lane_job *job, uint64_t ns);
-/* Like account_bill(), for time that was used while an event is handled. account_events() does not
- * charge this time again. */
+/* Like account_bill(), for time that was used during the handling of an event. account_events()
+ * does not charge this time again. */
 void account_apart(struct lane_job *job, uint64_t ns);
 /* Charges the job for its share of the time of all polls until now, in proportion to its
  * connections. */
 void account_looks(struct lane_job *job);
 /* Counts a new (`more` 1) or closed (-1) connection of the job on this fabric. */
 void account_connection(struct lane_job *job, const struct fabric *fabric, int more);
-/* Charges `spent_ns`, the time of the fabric since its last events, to the jobs of these events, in
- * proportion to their bytes. If `count` is 0, the time is charged with the next events. */
+/* Charges `spent_ns`, the time used for the fabric since its last events, to the jobs of `events`,
+ * in proportion to their bytes. If `count` is 0, the time is charged with the next events. */
 void account_events(struct lane *lane, size_t fabric, const struct fabric_event *events, int count,
                     uint64_t spent_ns);
 /* Charges the job for the part of a poll that a fabric has spent on its connections, and for the
@@ -24,7 +24,8 @@ void account_events(struct lane *lane, size_t fabric, const struct fabric_event 
 void account_polled(struct fabric_group *group, uint64_t polled_ns, uint64_t helped_ns);
 /* Adds the time of a turn to the piece on which the job has worked. */
 void account_turn(struct lane_job *job, uint64_t spent_ns);
-/* Called when a round of the piece is ready. `begins`: a new round, not an answer or a copy. */
+/* Called when a round of the piece is ready. `begins`: the round is new, and is not an answer or a
+ * copy. */
 void account_ready(struct piece *p, bool begins);
 /* Called when the first chunk of the round has started. */
 void account_started(struct piece *p);

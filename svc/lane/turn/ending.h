@@ -11,13 +11,14 @@ struct job_ending {
     /* time at which the first piece of this round began; 0: the previous round was still in
      * progress */
     uint64_t begun_ns;
-    uint64_t done_ns;         /* time at which the last piece in progress ended */
-    uint64_t burst_from_ns;   /* value of the job's busy_ns when all its pieces were last idle */
-    uint64_t handled_from_ns; /* time at which all its pieces were last idle */
+    uint64_t done_ns; /* time at which the last piece in progress ended */
+    /* busy_ns of the job at the last time at which all its pieces were idle */
+    uint64_t burst_from_ns;
+    uint64_t handled_from_ns; /* last time at which all pieces of the job were idle */
     uint64_t burst_ns;        /* lane time of the job from burst_from_ns to done_ns */
     size_t at_work;           /* number of pieces with a round in progress */
     uint64_t handled_ns;      /* total time with a piece in progress (A36) */
-    /* total time for which workers waited, as their announcements say (W18) */
+    /* total time for which workers have waited, from their announcements (W18) */
     uint64_t stalled_ns;
     uint64_t first_done_ns; /* end of the first round on this lane; 0: none has ended */
     struct lane_endings sums;

@@ -5,8 +5,8 @@
 
 #include <stddef.h>
 
-/* Largest debt of a member, in units of ahead_ns. If a lane loses its core during a turn, the
- * served job's debt is large; without this limit the job would pause too long. */
+/* Largest debt of a member, in units of ahead_ns. If a lane loses its core during a turn, the job
+ * of this turn has a large debt. Without the limit this job would miss turns for too long. */
 #define DEBT_MOST 8
 
 void line_init(struct line *line, uint64_t ahead_ns)
@@ -44,7 +44,7 @@ static bool may_go(const struct line *line, const struct line_entry *entry)
 }
 
 /* Returns the first member whose used time is at most base_ns + ahead_ns, and moves the members
- * before it to the end. Returns NULL if all members have used more time. */
+ * before this member to the end. Returns NULL if all members have used more time. */
 static struct line_entry *find(struct line *line)
 {
     struct list *stop = NULL, *node;

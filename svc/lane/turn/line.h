@@ -1,5 +1,6 @@
 /* Queue of tenants or jobs for a lane's time. Members take turns. A member that has used clearly
- * more time than the others misses some turns. Owns no member. RULES.md: A77. */
+ * more time than the other members misses some turns. The queue does not own its members. RULES.md:
+ * A77. */
 #ifndef GRADPOOL_LANE_TURN_LINE_H
 #define GRADPOOL_LANE_TURN_LINE_H
 
@@ -14,7 +15,7 @@ struct line_entry {
 };
 
 struct line {
-    /* members that have used little time and return after a pause; they are served first */
+    /* members that return after a pause and have used little time; they are served before `rest` */
     struct list light;
     struct list rest;
     uint64_t base_ns;  /* least time used by a waiting member */

@@ -22,8 +22,8 @@ int lane_policy_find(const char *name, enum lane_policy *ret_policy)
     return -EINVAL;
 }
 
-/* Returns the job with the fewest bytes. A job that was passed over POLICY_PASSES_MAX times goes
- * first. */
+/* Returns the job with the fewest bytes. A job that was passed over POLICY_PASSES_MAX times
+ * precedes this job. */
 static struct lane_job *shortest(struct lane_tenant *tenant)
 {
     struct lane_job *best = NULL;
@@ -65,7 +65,7 @@ void policy_put_back(struct lane_job *job)
 {
     struct lane_tenant *tenant = job->payer;
     if (line_has(&job->turn))
-        return; /* a function that the chunk called has queued the job already */
+        return; /* a function that was called during the chunk has already queued the job */
     if (job->lane->options.policy == LANE_FIFO)
         list_prepend(&tenant->running.rest, &job->turn.link);
     else

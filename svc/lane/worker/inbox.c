@@ -26,8 +26,8 @@ static void flip(struct inbox *inbox, uint32_t first, uint32_t count)
         inbox->used[cell / 64] ^= UINT64_C(1) << (cell % 64);
 }
 
-/* Finds `count` consecutive free cells, from the end of the last search on. Returns the first cell,
- * or -1. */
+/* Finds `count` consecutive free cells. The search begins where the last search ended. Returns the
+ * first cell, or -1. */
 static int64_t find_run(const struct inbox *inbox, uint32_t count)
 {
     uint32_t run = 0, at = inbox->next;

@@ -23,8 +23,9 @@ struct inbox {
     uint64_t used[INBOX_CELLS_MAX / 64]; /* bitmap of the cells in use */
 };
 
-/* Copies a payload of up to INBOX_PAYLOAD_BYTES_MAX. If no cells are free, a->payload is NULL and
- * the input is read in its round. Returns false if the payload is too long or there is no inbox. */
+/* Copies a payload of up to INBOX_PAYLOAD_BYTES_MAX. If too few cells are free, a->payload is NULL,
+ * and the lane reads the input in its round. Returns false if the payload is too long or there is
+ * no inbox. */
 bool inbox_keep(struct worker *w, struct announcement *a, const void *payload, size_t bytes);
 /* Returns the receive buffer with a payload of the worker, if there is one, to its connection. */
 void worker_drop_payload(struct worker *w);

@@ -1,7 +1,7 @@
 /* Memory that workers lend to a lane. This file compares the lent memory with the limits of job and
  * tenant, and with the tenant's share of the process. The count of a worker is updated only when
- * the worker lends a region; if a limit seems to be exceeded, all workers are counted again.
- * RULES.md: A17, A76. */
+ * the worker lends a region. If the counts exceed a limit, all workers are counted again. RULES.md:
+ * A17, A76. */
 #include "svc/lane/worker/lending.h"
 
 #include "svc/base/log.h"
@@ -13,8 +13,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Maximum bytes counted for one worker. Over a network, the length of a region is only the worker's
- * claim, and sums over a job must not overflow. */
+/* Maximum bytes that are counted for one worker. Over a network, a worker may claim any length for
+ * a region, and sums over a job must not overflow. */
 #define WORKER_LENT_BYTES_MAX (UINT64_MAX / LANE_WORKERS_MAX)
 /* Descriptors of a connection. shm: socket, process and eventfd. ofi: a socket and a descriptor of
  * the provider. */
@@ -34,7 +34,7 @@ static struct lent count_before(const struct worker *w, uint32_t end)
     return now;
 }
 
-/* Counts the regions with numbers below `end` only. After its last lending a worker can only have
+/* Counts only the regions with numbers below `end`. Since its last lending a worker can only have
  * removed regions, so no region has a higher number. */
 struct lent lending_count(const struct worker *w) { return count_before(w, w->lending.lent.end); }
 
@@ -115,7 +115,7 @@ static bool exceeds_quota(const struct lane_job *job, uint64_t bytes)
     return most > 0 && (bytes > most || shares_used(job->tenant, SHARE_LENT) > most - bytes);
 }
 
-/* Returns whether the worker may lend more. Regions whose mapping is in progress count, too,
+/* Returns whether the worker may lend more. Regions whose mapping is in progress are also counted,
  * because several lanes check at the same time. */
 int lending_may(void *context, uint64_t bytes)
 {

@@ -34,7 +34,7 @@ struct lent lending_count(const struct worker *w);
 int lending_may(void *worker, uint64_t bytes);
 void lending_refused(struct worker *w);
 /* Counts the descriptors of a new connection, until lending_disconnect(). Returns 0, or -EDQUOT if
- * the tenant's share would be exceeded; nothing is counted then. */
+ * the tenant's share would be exceeded. After -EDQUOT the descriptors are not counted. */
 int lending_connect(struct worker *w, const struct fabric *fabric);
 void lending_disconnect(struct worker *w);
 /* Called when the worker has lent a region. Fails its job if a limit is exceeded. */

@@ -8,7 +8,7 @@
 
 #include <errno.h>
 
-/* Bytes of all slots of a job; minimum and maximum bytes of one slot. */
+/* Bytes of all slots of a job, and minimum and maximum bytes of one slot. */
 #define SLOTS_BYTES ((16u << 20) / TRANSFER_SHORTER)
 #define SLOT_LEAST (16u << 10)
 #define SLOT_MOST ((256u << 10) / TRANSFER_SHORTER)

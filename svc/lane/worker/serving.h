@@ -13,8 +13,8 @@ struct serving {
     struct list takes; /* late announcements that wait for their results */
     struct rank *rank; /* rank that is served now; NULL: none */
     uint64_t round;    /* round whose result the rank receives */
-    /* stored result that the rank receives (A16); NULL: the rank is a taker, and the lane looks for
-     * the result before each chunk */
+    /* stored result that the rank receives (A16); NULL: the rank is a taker, and the lane finds the
+     * result again before each chunk */
     const char *result;
     uint64_t next;         /* first element that is still to be written */
     bool is_last;          /* all chunks and the completion word are written or posted */
@@ -36,12 +36,12 @@ struct servings {
 int servings_create(struct lane_job *job);
 void servings_free(struct lane_job *job);
 /* Allocates the slot of a worker that connects over this fabric, if one is needed. Returns 0, or an
- * error of arena_lack(); the job has failed then. */
+ * error of arena_lack(). After an error the job has failed. */
 int serving_open(struct worker *w, struct fabric *fabric);
 size_t serving_slot_bytes(const struct lane_job *job);
 
-/* Adds an answer, unless it exists already: the rank waits for the result of rank->late, which is
- * committed on this lane. */
+/* Adds an answer to the rank, unless this answer exists already. The rank waits for the result of
+ * rank->late, which is committed on this lane. */
 void serving_add(struct rank *rank);
 /* If the lane can continue the answers to the worker, adds them to the list of ready answers, and
  * returns true. The caller wakes the job. */

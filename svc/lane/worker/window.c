@@ -10,13 +10,14 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Bytes of a job's long chunks in transit, for all workers together. With more bytes, data leaves
- * the cache before it is summed. With shorter slots, messages and wake-ups cost more CPU time. */
+/* Bytes of a job's long chunks in transit, for all workers together. With a larger value, data
+ * leaves the cache before it is summed. With a smaller value, slots are shorter, and messages and
+ * wake-ups cost more CPU time. */
 #define WINDOW_BYTES ((5u << 20) / TRANSFER_SHORTER)
 #define SLOT_BYTES_LEAST ((64u << 10) / TRANSFER_SHORTER)
 #define SLOT_BYTES_MOST ((1u << 20) / TRANSFER_SHORTER)
-/* Bytes of small chunks in transit. Many small chunks are in transit at once, because each waits
- * for a round trip. */
+/* Bytes of small chunks in transit. Many small chunks are in transit at once, because each chunk
+ * waits for a round trip. */
 #define SMALL_WINDOW_BYTES (1u << 20)
 #define SLOT_BYTES_SMALL (4u << 10)
 
@@ -103,8 +104,8 @@ static int say_lack(const struct lane_job *job, char *text, size_t room)
     return code;
 }
 
-/* Fails the job here, with one text for all ranks. A later error would name a worker that is not
- * the cause, and a refusal over the network contains only a number (A12). */
+/* Fails the job here, so that all ranks receive the same text. A later error would name a worker
+ * that is not the cause. A refusal over the network contains only a number, and no text (A12). */
 static int fail_for_lack(struct lane_job *job)
 {
     char text[LANE_TEXT_BYTES];

@@ -1,5 +1,5 @@
-/* A worker's connection on a lane: opened, closed, or prepared to be replaced. RULES.md: A3,
- * A70. */
+/* Opens and closes a worker's connection on a lane, and decides whether another connection may
+ * replace this connection. RULES.md: A3, A70. */
 #include "svc/lane/worker/worker.h"
 
 #include "svc/lane/state/replica.h"
@@ -42,7 +42,7 @@ void worker_close(struct worker *w, enum worker_state state)
     account_connection(w->job, w->fabric, -1);
 }
 
-/* Over shared memory, a connection ends only with its process. */
+/* A connection over shared memory ends only with its process, so it is never replaced. */
 bool worker_is_replaceable(const struct worker *w)
 {
     return w->state == WORKER_OPEN && !w->is_gone && fabric_peer_pid(w->conn) == 0;

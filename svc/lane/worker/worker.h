@@ -9,7 +9,7 @@
 void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *conn);
 /* Called when the connection has ended. Drops lent memory, payloads and unsent messages. */
 void worker_close(struct worker *w, enum worker_state state);
-/* Returns whether another connection may replace the worker's open one. */
+/* Returns whether another connection may replace the worker's open connection. */
 bool worker_is_replaceable(const struct worker *w);
 /* Returns whether the worker may connect again. The worker has no connection, or its connection is
  * about to end. */

@@ -54,7 +54,7 @@ int ops_plan_text(const WIRE(PlanReply) * plan, FILE *out)
     }
     fprintf(out, "would be placed: %s\n", plan->why);
     if (plan->period_ns)
-        fprintf(out, "a round takes %.1f ms and %.3f ms of lane time\n\n",
+        fprintf(out, "a round takes %.1f ms, and needs %.3f ms of lane time\n\n",
                 (double)plan->period_ns / 1e6, (double)plan->lane_ns / 1e6);
     else
         fputs("the job is unknown: the service would measure its rounds first\n\n", out);

@@ -1,6 +1,6 @@
 /* Tests an aggregator's answers, and their order, when tasks move. The test sends requests like a
- * coordinator. Two lanes run on separate threads. A worker keeps its round open while it is not
- * polled. */
+ * coordinator. Two lanes run on separate threads. While the test does not poll the worker, the
+ * worker's round stays open. */
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/fabric/region.h"
@@ -388,8 +388,8 @@ static void no_request_is_answered_after_the_coordinator_was_away(void **state)
     serve_held_free(rows, count);
 }
 
-/* The release waits for the end of the next round. The lane expects this round to end as late as
- * the last round's duration suggests. */
+/* The release waits for the end of the next round. The lane expects that this round takes as long
+ * as the last round. */
 static void a_release_that_waits_ends_with_the_lanes(void **state)
 {
     start(QUORUM_ALL);
@@ -502,7 +502,7 @@ static void workers_that_are_connected_are_not_waited_for(void **state)
     assert_int_equal(ahead_timeout_ms(&a), -1);
 }
 
-/* the case needs no worker on the target */
+/* no worker connects to the target */
 static void workers_that_do_not_come_hold_nothing_up(void **state)
 {
     start(QUORUM_ALL);

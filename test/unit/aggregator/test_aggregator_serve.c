@@ -1,4 +1,4 @@
-/* Tests an aggregator's answers to unknown messages of a coordinator. */
+/* Tests how an aggregator answers unknown messages of a coordinator. */
 #include "svc/aggregator/internal.h"
 #include "test/unit/channel/channel_pair.h"
 

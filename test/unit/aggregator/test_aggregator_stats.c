@@ -1,5 +1,6 @@
-/* Tests an aggregator's answers to requests for figures, with many jobs and pieces. Its lanes are
- * simulated: this file implements every call to a lane, and each counter has its maximum. */
+/* Tests an aggregator's answers to requests for figures, with many jobs and pieces. The
+ * aggregator's lanes are simulated: this file implements every call to a lane. Each counter has the
+ * maximum value of its type. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/piece/counts.h"
 #include "svc/lane/rows/counts/table_counts.h"
@@ -45,7 +46,8 @@ size_t __wrap_lane_measure_pieces(const struct lane *lane, uint32_t job,
     return count;
 }
 
-static size_t counted_jobs; /* number of jobs of each lane with counts of `counted_ranks` ranks */
+/* number of jobs, on each lane, that have counts of `counted_ranks` ranks */
+static size_t counted_jobs;
 static uint64_t counted_ranks, counted_rounds = UINT64_MAX;
 
 size_t __wrap_counts_measure(const struct lane *lane, void *ret_rows, size_t bytes);

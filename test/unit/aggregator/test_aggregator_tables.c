@@ -1,5 +1,6 @@
-/* Tests an aggregator's answers to requests that place shards of tables, and its list of shards for
- * a join. The test sends requests like a coordinator. The lane runs on a thread of its own. */
+/* Tests an aggregator's answers to requests that place shards of tables. Also tests the list of
+ * shards with which the aggregator joins. The test sends requests like a coordinator. The lane runs
+ * on a thread of its own. */
 #include "svc/aggregator/internal.h"
 #include "svc/channel/table_spec.h"
 #include "svc/lane/rows/table.h"
@@ -148,7 +149,7 @@ static void shards_are_placed_in_a_job_without_pieces(void **state)
     assert_int_equal(sight.workers, 2);
     assert_int_equal(sight.salt, SALT);
     struct table_terms served = users;
-    served.consistency = TABLE_TERMS_BSP; /* before the first stage */
+    served.consistency = TABLE_TERMS_BSP; /* these are the terms before the first stage */
     assert_true(table_terms_are_same(&sight.terms, &served));
     for (uint32_t i = 0; i < 16; i++)
         assert_int_equal(sight.has[i], i == 2 || i == 9);

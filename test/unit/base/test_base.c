@@ -1,5 +1,5 @@
-/* Tests svc/base: clock, text, errors, log lines, lists, automatic release at the end of a
- * scope. */
+/* Tests svc/base: clock, text, errors, log lines, lists, and the release of variables at the end of
+ * a scope. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/err.h"

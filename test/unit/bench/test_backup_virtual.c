@@ -1,5 +1,5 @@
-/* Tests training on a virtual clock (bench/backup/README.md). Another program, without code of the
- * bench, has computed the expected outcomes. */
+/* Tests training on a virtual clock (bench/backup/README.md). The expected outcomes were computed
+ * by another program, which contains no code of the bench. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -45,7 +45,7 @@ static struct virtual_result run(const struct grid *grid, const char *problem, c
     return result;
 }
 
-/* Returns whether the results are equal, without the real time that a decision took. */
+/* Returns whether the results are equal. The real time that a decision took is not compared. */
 static bool are_equal(const struct virtual_result *a, const struct virtual_result *b)
 {
     for (int i = 0; i < GRID_TARGETS; i++)
@@ -140,8 +140,8 @@ static void every_problem_learns(void **state)
     }
 }
 
-/* Compares each gradient with the slope between two losses of the same batch. After `batches` is
- * reset, the same batch is drawn again. */
+/* Compares each gradient with the slope between two losses of the same batch. After a reset of
+ * `batches`, the same batch is drawn again. */
 static void gradients_are_slopes_of_the_loss(void **state)
 {
     struct grid grid;

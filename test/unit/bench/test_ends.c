@@ -130,7 +130,7 @@ static void a_command_ends_with_a_code_that_is_documented(void **state)
 {
     for (int code = 0; code <= 3; code++)
         assert_true(ends_of_command_fit(code));
-    /* the bench kills a hanging command, and counts it as a hang, not as a crash */
+    /* the bench has killed a command that hangs; this end counts as a hang, not as a crash */
     assert_true(ends_of_command_fit(128 + SIGKILL));
     assert_false(ends_of_command_fit(66));
     assert_false(ends_of_command_fit(128 + SIGABRT));

@@ -1,5 +1,5 @@
-/* Tests the ledger, with which members of the elastic job of `gradpool-bench faults` compare their
- * results. */
+/* Tests the ledger of `gradpool-bench faults`. The members of the elastic job compare their results
+ * with the ledger. */
 #include "bench/faults/worker/ledger.h"
 
 #include "svc/base/clock.h"
@@ -97,8 +97,8 @@ static void a_trail_shows_missing_and_repeated_pushes(void **state)
     static const struct ledger_push wrong[][LEDGER_RANKS] = {
         {{1, 9}, {1, 6}, {1, 10}}, /* one gradient is missing */
         {{1, 7}, {1, 6}, {1, 10}}, /* one gradient is counted twice */
-        {{1, 8}, {1, 6}, {2, 2}},  /* lacks the first push of a rank that has returned */
-        {{1, 8}, {1, 6}, {0, 1}},  /* contains a push of a rank that has left long ago */
+        {{1, 8}, {1, 6}, {2, 2}},  /* the first push of a rank that has returned is missing */
+        {{1, 8}, {1, 6}, {0, 1}},  /* a push of a rank that left long ago is included */
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct trail trail = {0};

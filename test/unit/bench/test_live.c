@@ -1,5 +1,5 @@
-/* Tests computations of `gradpool-bench simulate --live` without a service: the trace played on
- * this machine, and the same jobs in the simulation. */
+/* Tests the computations of `gradpool-bench simulate --live`, without a service. The bench replays
+ * a trace on this machine, and simulates the same jobs. */
 #include "bench/live/live.h"
 #include "bench/sim/input/csv.h"
 

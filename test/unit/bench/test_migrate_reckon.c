@@ -1,5 +1,5 @@
-/* Tests results that `gradpool-bench migrate` computes from iterations: the iterations of the
- * median, the length of a migration, and its hidden part. */
+/* Tests the results that `gradpool-bench migrate` computes from iterations: which iterations count
+ * for the median, the length of a migration, and the hidden part of a migration. */
 #include "bench/migrate/reckon.h"
 
 #include "svc/base/clock.h"
@@ -22,7 +22,7 @@ int trainee_run(const struct trainee *trainee) { return 0; }
 int64_t trainee_count_wrong(const struct trainee *trainee) { return 0; }
 
 /* Records an iteration of `ms` milliseconds, from the begin of the first worker to the end of the
- * second one. Each worker is idle for the last `still_ms` of its iteration. The second worker
+ * second worker. Each worker is idle for the last `still_ms` of its iteration. The second worker
  * begins 4 ms later than the first. */
 static void lap(uint32_t iteration, uint64_t ms, uint64_t still_ms)
 {
@@ -89,7 +89,7 @@ static void a_live_migration_that_is_seen_longer_than_it_took_hides_nothing(void
     assert_float_equal(row.hidden_ms, 0, NEAR);
 }
 
-/* Without the ten iterations of the second window the median would be 100. */
+/* If the median did not include the ten iterations of the second window, it would be 100. */
 static void medians_include_windows_without_a_migration(void **state)
 {
     const struct migrate_window windows[] = {{.first = 6, .last = 15, .migrates = true},

@@ -1,4 +1,5 @@
-/* Tests how members of an elastic job with an update rule find the gradients in its parameters. */
+/* Tests how the members of an elastic job with an update rule compute from its parameters which
+ * gradients were used. */
 #include "test/lib/extent.h"
 
 #include "bench/faults/worker/mirror.h"
@@ -66,8 +67,8 @@ static void step(const struct pushes *pushes, bool ends)
     memcpy(values, service.now->parameters, sizeof service.now->parameters);
 }
 
-/* Returns pushes of ranks 0 to 2. At some counts a fourth rank, which has joined twice, pushes
- * too. */
+/* Returns pushes of ranks 0 to 2. At some counts a fourth rank, which has joined twice, also
+ * pushes. */
 static struct pushes round_of(uint32_t count)
 {
     struct pushes pushes = {.of = {{1, count}, {1, count}, {1, count}}};
@@ -146,7 +147,8 @@ static void the_last_round_is_announced_by_any_rank(void **state)
     assert_true(mirror_ends(&member));
 }
 
-/* The page of the other member has the state after the last step, or the state one step before. */
+/* The page of the other member contains the state after the last step, or the state before this
+ * step. */
 static void a_late_member_finds_the_states_of_others(void **state)
 {
     for (uint32_t behind = 0; behind < 2; behind++) {

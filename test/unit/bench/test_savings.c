@@ -1,5 +1,5 @@
 /* Tests computations of `gradpool-bench savings` without a service: intervals, arrivals, sizes of
- * tensors, parsed output of `gradpool status`. */
+ * tensors, and the parser of the output of `gradpool status`. */
 #include "bench/savings/look.h"
 #include "bench/savings/plan.h"
 #include "bench/savings/statistics.h"
@@ -299,8 +299,8 @@ static void shares_of_a_job_are_bytes_by_lane(void **state)
 
 /* --- reading the status of a service --- */
 
-/* Creates a program that is called in place of `gradpool`. The program appends its arguments as a
- * line to the file "asked". */
+/* Creates a program that the bench calls in place of `gradpool`. The program appends its first
+ * argument as a line to the file "asked", and then runs the shell commands `answers`. */
 static struct service service_that(const char *answers)
 {
     struct service s = {.folder = "/tmp/gradpool-test-look-XXXXXX", .endpoint = "unix:none"};

@@ -1,5 +1,6 @@
-/* Tests the simulation of shared lanes against results computed by hand: formulas, rounds that
- * never overlap, and lanes that serve chunks of several jobs alternately. */
+/* Tests the simulation of shared lanes. The results are compared with formulas and with values
+ * computed by hand: for rounds that never overlap, and for lanes that alternate between chunks of
+ * several jobs. */
 #include "bench/sim/lanes/queue.h"
 
 #include <math.h>
@@ -175,7 +176,8 @@ static void without_jitter_rounds_that_do_not_meet_never_meet(void **state)
 }
 
 /* Both jobs compute for 60 ms. Then the lane serves both bursts in turns, for 80 ms. In each round
- * the first job gains about a chunk. The test therefore uses few rounds and small chunks. */
+ * the first job becomes about one chunk earlier. The test therefore uses few rounds and small
+ * chunks. */
 static void without_jitter_rounds_in_step_stay_in_step(void **state)
 {
     const struct queue_piece piece = {0, 1, 0, 40 * MS};

@@ -66,8 +66,8 @@ static void fluid_and_dedicated_are_as_worked_out_by_hand(void **state)
     assert_int_equal(r.refused, 0);
 }
 
-/* One lane is enough. A round on one lane is 4.7 % longer than on two lanes, because this lane also
- * does the work that the second lane would do. */
+/* One lane is enough for the job. A round on one lane is 4.7 % longer than on two lanes, because
+ * one lane does the work of both. */
 static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **state)
 {
     struct workload_job jobs[] = {job_of(0, 1)};
@@ -81,8 +81,8 @@ static void a_job_alone_on_one_lane_loses_the_work_of_the_other_lane(void **stat
     assert_near(r.loss_predicted, loss, 1e-3);
     assert_near(r.within_limit, 1, 0);
     assert_int_equal(r.windows, 20);
-    /* after half a minute of low load the simulation tries one lane for 50 rounds, and one lane is
-     * too slow */
+    /* after half a minute of low load the simulation tries one lane for 50 rounds; these rounds are
+     * longer */
     assert_near(r.measuring, 2 * (25 * PERIOD_MS + 30e3 + 50 * (PERIOD_MS + LANE_MS / 2)) / 3.6e6,
                 1e-4);
     assert_near(r.allocated, 1 + r.measuring / 2, 1e-4);

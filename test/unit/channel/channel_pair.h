@@ -70,7 +70,8 @@ static inline envelope *failure_init(struct failure *f, uint64_t id, int code, c
     return &f->envelope;
 }
 
-/* Returns the message with its length, as bytes on the wire. The caller frees it. */
+/* Returns the bytes of the message on the wire, which begin with its length. The caller frees the
+ * bytes. */
 static inline uint8_t *frame(const envelope *message, size_t *ret_bytes)
 {
     size_t bytes = gradpool__wire__envelope__get_packed_size(message);

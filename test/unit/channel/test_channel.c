@@ -1,5 +1,5 @@
-/* Tests the control connection. Whole messages must arrive in order over a stream that cuts them
- * anywhere. Other cases: a peer that sends invalid bytes, does not read, or disconnects. */
+/* Tests the control connection. The stream may divide messages at any byte, and whole messages must
+ * arrive in order. Other cases: a peer that sends invalid bytes, does not read, or disconnects. */
 #include "test/unit/channel/channel_pair.h"
 
 #include <netinet/tcp.h>
@@ -199,7 +199,7 @@ static void bytes_that_are_no_message_are_refused(void **state)
 {
     expect_nonsense("\x03\0\0\0\xff\xff\xff", 7,
                     "got 3 bytes of another format (first bytes ff ff ff)");
-    /* the length of the body exceeds the frame */
+    /* the stated length of the body exceeds the frame */
     expect_nonsense("\x02\0\0\0\x12\x7f", 6, "got 2 bytes of another format");
 }
 

@@ -1,5 +1,5 @@
-/* Tests calls over the control connection: the matching reply, messages that arrive before it, the
- * deadline, and the greeting. */
+/* Tests calls over the control connection: the reply with the number of the request, messages that
+ * arrive before this reply, the deadline, and the greeting. */
 #include "test/unit/channel/channel_pair.h"
 
 #include <pthread.h>

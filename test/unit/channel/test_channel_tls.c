@@ -1,5 +1,5 @@
-/* Tests control connections with keys. Only a proven key encrypts a connection, and bytes may
- * arrive in any portions. Every refusal must have a reason at both ends. */
+/* Tests control connections with keys. Only a proven key encrypts a connection. Bytes may arrive in
+ * portions of any length. After every refusal both ends must know the reason. */
 #include "svc/channel/tls.h"
 #include "test/unit/channel/channel_pair.h"
 
@@ -11,7 +11,7 @@
 
 static struct key good, stranger;
 
-/* Simulates a message of TLS itself (new traffic keys) that has arrived only in part. */
+/* true: simulates that a message of TLS itself, with new traffic keys, has arrived only in part. */
 static bool wants_to_read;
 
 ssize_t __real_tls_write(struct tls *tls, const uint8_t *bytes, size_t count);
@@ -34,7 +34,7 @@ static int find(void *context, const char *tenant, struct key *ret_key)
     return 0;
 }
 
-/* Two channels. The test moves bytes between them in any portions. */
+/* Two channels. The test moves bytes between them in portions of any length. */
 struct wire {
     struct channel *client, *server;
     int client_end, server_end;
@@ -325,7 +325,7 @@ static void a_connection_cut_at_any_byte_of_the_handshake_is_reported_as_lost(vo
     }
 }
 
-/* With one changed byte in the stream, neither a message nor a tenant may be accepted. */
+/* If one byte of the stream is changed, the receiver must accept neither a message nor a tenant. */
 static void a_byte_changed_on_the_way_ends_the_connection(void **state)
 {
     uint8_t hello[2048];

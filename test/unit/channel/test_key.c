@@ -1,5 +1,5 @@
-/* Tests reading a tenant's key from text. A valid key is accepted and an invalid one refused. No
- * error may contain the key. */
+/* Tests how a tenant's key is read from text. A valid key is accepted, and an invalid key is
+ * refused. No error may contain the key. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -40,8 +40,9 @@ static int warnings(const char *name)
     return lines_count;
 }
 
-/* Options of the first two tables are read from the environment, except those marked for the
- * command line only. Options of other tables are read only if marked. */
+/* An option of the first two tables is read from the environment, unless it is marked for the
+ * command line only. An option of any other table is read from the environment only if it is
+ * marked. */
 static void every_option_that_is_read_from_the_environment_is_known(void **state)
 {
     const struct knob *const tables[] = {

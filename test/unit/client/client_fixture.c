@@ -108,8 +108,8 @@ int fixture_start(void **state)
     return 0;
 }
 
-/* On real lanes a job fails if a rank leaves within a clock. On the scripted lanes the job does not
- * fail, so the leave of the first rank would wait until the timeout of its client. */
+/* On real lanes a job fails if a rank leaves within a clock. The scripted lanes do not fail the
+ * job, so the leave of the first rank would wait until its timeout. */
 int fixture_stop(void **state)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++) {

@@ -27,7 +27,8 @@ int fixture_clear(void **state);
 void fixture_set(const char *name, const char *text);
 
 void fixture_join(uint32_t rank, const gp_options *options);
-/* Sets the default deadline of calls, like GRADPOOL_TIMEOUT_MS, but only after the join. */
+/* Sets the default deadline of calls, like GRADPOOL_TIMEOUT_MS. The deadline applies after the
+ * join. */
 void fixture_set_timeout(uint32_t rank, uint64_t timeout_ms);
 /* Fails the test with the client's last error. */
 void ok(int r);

@@ -148,8 +148,8 @@ static uint64_t word(struct script_lane *lane, struct script_piece *p, size_t i)
     return total;
 }
 
-/* If a rank has the result, copies the result from this rank to all other ranks. Otherwise sums the
- * inputs. */
+/* If a rank has the result, this result is copied to all other ranks. Otherwise the inputs are
+ * summed. */
 static void sum(struct script_lane *lane, struct script_piece *p)
 {
     uint32_t workers = SCRIPT_WORKERS_MAX, holder = workers;

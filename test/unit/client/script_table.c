@@ -112,7 +112,7 @@ static void serve_key(struct script_table *t, const struct record_rows *rows, ui
     t->pushed += (double)key * row[0];
 }
 
-/* Reads the keys of each entry. Each key must belong to the entry's shard. */
+/* Reads the keys of each entry of the request. Each key must belong to the entry's shard. */
 static void serve_keys(struct service_rig *rig, const struct script_table_record *r)
 {
     const struct record_rows *rows = &r->rows;

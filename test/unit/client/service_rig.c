@@ -528,8 +528,8 @@ void script_start(struct service_rig *rig, uint32_t workers)
     rig->workers = workers;
     rig->version = CHANNEL_VERSION;
     rig->pieces_per_tensor = rig->lanes_used = rig->tables.lanes = 1;
-    /* A failed test may have left the mutex locked. A mutex of this type still lets the teardown
-     * end. */
+    /* A failed test may have left the mutex locked. With this type of mutex, the teardown ends even
+     * then. */
     pthread_mutexattr_t checks;
     pthread_mutexattr_init(&checks);
     pthread_mutexattr_settype(&checks, PTHREAD_MUTEX_ERRORCHECK);

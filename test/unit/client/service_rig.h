@@ -1,6 +1,6 @@
 /* A scripted service for tests of the client: a coordinator with fixed answers, and lanes that can
- * delay results, commits or tickets. One thread runs all of it. A test locks the rig to read or
- * change its state. There is one job, named "job", and lanes use shared memory. */
+ * delay results, commits or tickets. One thread runs the whole service. A test locks the rig to
+ * read or change its state. There is one job, named "job", and lanes use shared memory. */
 #ifndef GRADPOOL_TEST_SERVICE_RIG_H
 #define GRADPOOL_TEST_SERVICE_RIG_H
 
@@ -25,7 +25,8 @@ struct script_worker {
     struct fabric_conn *conn;
     struct script_lane *lane;
     uint32_t rank;
-    bool is_dropped; /* the lane has dropped the job: it closes the connection at the next record */
+    /* the lane has dropped the job, and closes the connection at the next record */
+    bool is_dropped;
 };
 
 struct script_lane {
@@ -85,16 +86,15 @@ struct script_table_record {
     };
 };
 
-/* Tables of the job. A row has the values key + clock / 1024 in its first element, and -element in
- * all others. */
+/* Tables of the job. The first element of a row is key + clock / 1024, and each other element i is
+ * -i. */
 struct script_tables {
     struct script_table tables[SCRIPT_TABLES_MAX];
     uint32_t count;
     struct script_table_record records[SCRIPT_TABLE_RECORDS_MAX];
     uint32_t records_count;
     uint64_t ended[SCRIPT_LANES_MAX][SCRIPT_WORKERS_MAX]; /* last ended clock of each rank */
-    /* settings: whether lanes answer no request; number of the first lane with shards; number of
-     * lanes */
+    /* settings: lanes answer no request; number of the first lane with shards; number of lanes */
     bool holds_answers;
     uint32_t first_lane, lanes;
 };
@@ -104,7 +104,8 @@ struct service_rig {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int wake_fd, listen_fd;
-    /* text about late ranks; NULL: act like a coordinator that does not know this request */
+    /* text about late ranks; NULL: the rig acts like a coordinator that does not know the request
+     * for this text */
     const char *late_text;
     uint64_t late_ranks[1]; /* ranks named in the last request for the text about late ranks */
     const char *host;       /* host on which the coordinator listens */
@@ -145,7 +146,7 @@ struct service_rig {
     uint32_t resizes, wanted; /* number of resize requests, and the size in the last one */
     bool ignores_resizes, holds_entries;
     uint32_t entries; /* number of requests of late workers to enter */
-    /* states of holds that ranks have reported, with number and reason */
+    /* reported states of holds, with the number of each hold and the last error code */
     int held[SCRIPT_HELD_MAX];
     uint64_t held_of[SCRIPT_HELD_MAX];
     int held_code;

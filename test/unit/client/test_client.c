@@ -1,5 +1,5 @@
-/* Tests the client with a scripted service: rounds, groups of tensors, and calls that wait. Rules
- * in client/lib/README.md (L1, ...) and svc/wire/README.md (W1, ...). */
+/* Tests the client with a scripted service: rounds, groups of tensors, and calls that wait. The
+ * rules are in client/lib/README.md (L1, ...) and svc/wire/README.md (W1, ...). */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 #include <cmocka.h>
 
 #define ELEMENTS 1000
-#define BIG 100000 /* number of elements; a copy of this length is made without the lock */
+#define BIG 100000 /* number of elements; the library copies so many elements without its lock */
 
 /* Both workers push `gradient`, get the sum in `result`, and wait. */
 static void push_both(gp_tensor **t, float **gradient, float **result, enum gp_operation operation)

@@ -98,7 +98,7 @@ static void the_variable_gives_the_default_time_out(void **state)
     failed(gp_wait(q, GP_TIMEOUT_DEFAULT), -ETIMEDOUT, "rank 1", NULL);
 }
 
-/* If a lane offers only shared memory, a client with transport tcp cannot connect. */
+/* A client with transport tcp cannot connect to a lane that offers only shared memory. */
 static void a_transport_that_a_lane_does_not_offer_is_an_error_of_declare(void **state)
 {
     gp_options options = {.transport = "tcp"};
@@ -381,7 +381,8 @@ static void more_memory_than_a_lane_maps_is_refused_at_once(void **state)
     slabs_fini(&slabs);
 }
 
-/* The pages of freed areas between kept ones are returned to the kernel, so they read as zeros. */
+/* The pages of a freed area between kept areas are returned to the kernel, so they read as
+ * zeros. */
 static void a_kept_area_outlives_its_slab(void **state)
 {
     enum { AREAS = 4 };
@@ -435,8 +436,8 @@ static int in_child(gp_tensor *t, gp_request *q)
     return 0;
 }
 
-/* Ends the child. Its exit handlers must not use the parent's objects. The leak checker's handler
- * would report memory known only to the parent's other threads. */
+/* Ends the child. The child's exit handlers must not use the parent's objects. The leak checker's
+ * exit handler would report memory that only the parent's other threads know. */
 static void end_child(int status, bool by_exit)
 {
 #ifdef __SANITIZE_ADDRESS__

@@ -1,5 +1,5 @@
-/* Tests CLOSED in the client of an elastic job: rank 0 is late for a tensor of two pieces, whose
- * ranks change before both pieces are answered (W12, W15, L12). */
+/* Tests CLOSED in the client of an elastic job. Rank 0 is late for a tensor of two pieces. The
+ * ranks of the tensor change before both pieces are answered (W12, W15, L12). */
 #include "client/lib/job/piece.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"

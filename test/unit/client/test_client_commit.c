@@ -163,7 +163,7 @@ static void the_next_short_push_does_not_wait_for_the_commit(void **state)
     run_round(t, 3);
 }
 
-/* Uses broadcasts, because they need no settings. */
+/* Pushes by broadcasts, because broadcasts need no settings. */
 static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_request **ret_requests)
 {
     for (uint32_t rank = 0; rank < WORKERS; rank++)
@@ -171,7 +171,7 @@ static void push_first(gp_tensor *const *t, float (*values)[ELEMENTS], gp_reques
 }
 
 /* Until the commit, a new owner may still need this half of the stored copy, so the lane must not
- * overwrite it (W17). */
+ * overwrite this half (W17). */
 static void the_next_short_push_waits_for_the_commit_where_a_copy_is_kept(void **state)
 {
     static float values[WORKERS][ELEMENTS];

@@ -1,5 +1,5 @@
-/* Tests a job's connection to the coordinator in rare situations: a fork while a socket is made, a
- * resolver that never answers. The C library's functions are wrapped. */
+/* Tests a job's connection to the coordinator in rare situations: a fork during the creation of a
+ * socket, and a resolver that never answers. The test wraps functions of the C library. */
 #include "test/unit/client/client_fixture.h"
 
 #include "svc/base/clock.h"
@@ -23,11 +23,11 @@
 
 #define DESCRIPTORS_MAX 1024
 
-/* Moment at which the test forks. The child's exit status is the number of its sockets that are
- * connected to the coordinator. */
+/* Moment at which the test forks. The exit status of the child is the number of inherited sockets
+ * that are connected to the coordinator. */
 enum moment { NEVER, BEFORE_CONNECT, BEFORE_CHANNEL };
 static atomic_int moment, forks, inherited;
-/* Address of POOL in the resolver. NULL: the resolver never answers. */
+/* Address that the resolver returns for POOL. NULL: the resolver never answers. */
 #define POOL "pool.example"
 static const char *_Atomic answer;
 static atomic_int
@@ -168,7 +168,7 @@ static void a_coordinator_that_comes_back_on_another_host_is_found(void **state)
     assert_in_range(lookups, 1, INT_MAX);
 }
 
-/* Only one lookup hangs: a new attempt must not start another thread. */
+/* Only one lookup may hang, because a new attempt must not start another thread. */
 static void a_silent_name_server_keeps_no_job_from_its_coordinator(void **state)
 {
     join_by_name();
@@ -204,7 +204,8 @@ static void a_lane_without_a_ticket_is_named_in_the_error(void **state)
 {
     gp_tensor *tensor;
     (void)state;
-    setenv("GRADPOOL_TIMEOUT_MS", "4000", 1); /* the declare asks for the ticket until then */
+    /* the declare requests the ticket until this deadline */
+    setenv("GRADPOOL_TIMEOUT_MS", "4000", 1);
     fixture_join(0, NULL);
     unsetenv("GRADPOOL_TIMEOUT_MS");
     script_lock(&rig);

@@ -1,5 +1,6 @@
-/* Tests a late worker in a job with step records (L99): the worker declares its tensors and
- * connects to their lanes, and sends no record before it has received the route for its entry. */
+/* Tests a late worker in a job with step records (L99). The worker declares its tensors and
+ * connects to their lanes. Before it has received the route for its entry, the worker sends no
+ * record. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -15,7 +16,8 @@
 #define LATE 2
 #define FOUNDERS 3u /* bit set of ranks 0 and 1 */
 #define ALL 7u
-/* deadline in ms: calls without an answer exceed it, answers of the service arrive earlier */
+/* deadline of calls in ms; answers of the service arrive earlier, and calls without an answer time
+ * out */
 #define ANSWER_MS 500
 
 static gp_tensor *t[WORKERS], *late_tensor;
@@ -33,7 +35,7 @@ static void join(gp_client **client, gp_job **job, uint32_t rank)
     ok(gp_job_join(*client, &spec, job));
 }
 
-/* Two ranks train. A third one joins and declares, and does not take part in rounds yet. */
+/* Two ranks train. A third rank joins and declares, and does not take part in rounds yet. */
 static int start(void **state)
 {
     fixture_start_alone(state);

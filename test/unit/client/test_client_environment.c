@@ -193,7 +193,8 @@ static void invalid_ranks_are_refused(void **state)
     failed(gp_job_spec_from_environment(&spec), -EINVAL, "769", "768", NULL);
 }
 
-/* Environments of a batch script and of salloc's shell. The shell may be a job step of one task. */
+/* The environments of a batch script and of salloc's shell. This shell may be a job step of one
+ * task. */
 static void an_allocation_for_many_is_not_taken_for_a_rank(void **state)
 {
     gp_job_spec spec;

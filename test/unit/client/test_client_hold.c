@@ -77,8 +77,8 @@ static void hold(uint64_t id, uint32_t scope)
     script_unlock(&rig);
 }
 
-/* Waits until rank 0 has read its messages: rank 0 answers a question after all earlier
- * messages. */
+/* Waits until rank 0 has read its messages. The function sends a question, which rank 0 answers
+ * after all earlier messages. */
 static void await_heard(void)
 {
     script_lock(&rig);
@@ -231,7 +231,8 @@ static void a_tensor_set_after_an_iteration_waits(void **state)
     let_go(2);
     wait_all(TENSORS);
     hold(3, ROUNDS);
-    expect_state(3, STATE(RESTS)); /* in this report the rank has observed no end of an iteration */
+    /* the report says that the rank has observed no end of an iteration */
+    expect_state(3, STATE(RESTS));
     let_go(3);
 }
 
@@ -292,7 +293,7 @@ static void a_newly_declared_tensor_is_awaited(void **state)
     let_go(1);
     wait_all(1);
     run(1);
-    iterate(1); /* a tensor that is never pushed belongs to no iteration */
+    iterate(1); /* iterations do not include a tensor that is never pushed */
     hold(2, ROUNDS);
     expect_state(2, STATE(RESTS));
     push_in_vain(1);
@@ -535,7 +536,7 @@ static void a_step_ends_when_the_next_one_begins(void **state)
     gp_step step;
     begin_steps();
     run(0);
-    run(0); /* in a step one tensor may have several rounds, another tensor none */
+    run(0); /* in one step a tensor may have several rounds, and another tensor may have no round */
     hold(1, ROUNDS);
     await_heard();
     run(0);

@@ -1,5 +1,5 @@
-/* Tests delays in the client: a LEAVE that finds no room in the ring, and a barrier that must first
- * be declared. */
+/* Tests delays in the client: a LEAVE for which the ring has no room, and a barrier whose tensor
+ * must first be declared. */
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"

@@ -1,6 +1,6 @@
-/* Tests wrong calls of gradpool.h: without memory for a result, with a handle of another job, with
- * operations that a tensor or a job does not offer. Each call is refused with its own error
- * text. */
+/* Tests wrong calls of gradpool.h: calls without memory for a result, calls with a handle of
+ * another job, and operations that a tensor or a job does not offer. Each call is refused with its
+ * own error text. */
 #include "test/lib/kept_log.h"
 #include "test/unit/client/client_fixture.h"
 

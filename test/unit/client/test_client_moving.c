@@ -86,7 +86,7 @@ static void a_lost_lane_is_left_before_the_next_lane_gets_a_record(void **state)
     declare("w", ELEMENTS, t);
     run_round(t, 1);
     script_lock(&rig);
-    script_move(&rig, 0, 1); /* the lane has not reported its release yet */
+    script_move(&rig, 0, 1); /* the lane has not reported the release yet */
     script_unlock(&rig);
     run_round(t, 2);
     script_lock(&rig);
@@ -95,7 +95,7 @@ static void a_lost_lane_is_left_before_the_next_lane_gets_a_record(void **state)
     script_unlock(&rig);
 }
 
-/* The coordinator informs the worker only of the current lanes of the pieces (K20). */
+/* The coordinator sends the worker only the current lanes of the pieces (K20). */
 static void a_worker_that_missed_a_loss_before_a_move_leaves_the_lost_lane(void **state)
 {
     declare("w", ELEMENTS, t);
@@ -184,8 +184,8 @@ static void the_end_of_a_lane_without_pieces_means_nothing(void **state)
         run_round(t, round);
 }
 
-/* Makes rounds until every rank has detected the end of its connection to the former lane. A rank
- * checks shared memory only while it waits. Returns the number of the next round. */
+/* Runs rounds until every rank has detected the end of its connection to the former lane. A rank
+ * checks shared memory only while the rank waits. Returns the number of the next round. */
 static uint64_t round_after_the_ends(uint64_t round)
 {
     uint64_t deadline_ns = clock_now_ns() + WAIT_MS * NS_PER_MS;
@@ -315,8 +315,8 @@ static void a_new_lane_gets_the_last_two_chosen_sets(void **state)
     release(0, 1);
     run_round(t, 3);
     script_lock(&rig);
-    assert_true(rig.chosen_heard[0] == 0); /* lane 0 has decided the sets itself, so no rank sends
-                                            * it a set */
+    /* lane 0 itself has decided the sets, so no rank sends a set to lane 0 */
+    assert_true(rig.chosen_heard[0] == 0);
     assert_true(rig.chosen_heard[1] == 0x0203);
     script_unlock(&rig);
 }

@@ -1,5 +1,5 @@
-/* Tests the client of an elastic job (L20, L21, L29): messages about the membership, effects of a
- * change on rounds in each state, and ignored messages. */
+/* Tests the client of an elastic job (L20, L21, L29): messages about the membership, the effect of
+ * a change on rounds in each state, and messages that the client ignores. */
 #include "client/gradpool_elastic.h"
 #include "client/lib/job/tensor.h"
 #include "svc/base/clock.h"
@@ -20,7 +20,8 @@
 #define MOST 4
 #define PIECES 4
 #define LEAVE_STEP_NS NS_PER_S /* longest time for which a leave waits for commits, as in leave.c */
-/* deadline in ms: calls without an answer exceed it, answers of the service arrive earlier */
+/* deadline of calls in ms; answers of the service arrive earlier, and calls without an answer time
+ * out */
 #define ANSWER_MS 500
 
 static gp_tensor *t[WORKERS];
@@ -98,7 +99,7 @@ static void the_newest_membership_counts_and_only_ranks_that_the_job_may_have(vo
     assert_int_equal(gp_job_workers(jobs[0]), 3);
     script_lock(&rig);
     script_tell_members(&rig, 4, 2, 3, 0); /* an old version of the membership has no effect */
-    /* a set with another number of bytes, as another version of gradpool would send */
+    /* a set with another number of bytes, as in messages of another version of gradpool */
     script_tell_members(&rig, 9, 1, 1, 8);
     script_tell_members(&rig, 5, 4, 15, 0); /* repeated, as after a restart of the coordinator */
     script_tell_members(&rig, 6, 2, 3, 0);
@@ -412,7 +413,8 @@ static gp_tensor *join_late(void)
 {
     gp_tensor *tensor;
     script_lock(&rig);
-    script_regroup(&rig, 7); /* the late worker's declaration starts this new membership */
+    /* the coordinator sends these ranks after the declaration of the late worker */
+    script_regroup(&rig, 7);
     script_unlock(&rig);
     join(&late_client, &late, 2);
     ok(gp_tensor_declare(late, "w", GP_F32, ELEMENTS, &tensor));

@@ -1,5 +1,5 @@
 /* Tests time-outs of gp_round_end(). Each wait within the call has its own error text, and the next
- * call continues the wait. Also tests requests of the call for results. */
+ * call continues the wait. Also tests the requests for results that gp_round_end() sends. */
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -13,7 +13,8 @@
 #include <cmocka.h>
 
 #define ELEMENTS 4
-/* attempts of SHORT_MS each, until the call waits at the expected place */
+/* maximum number of calls, each with a deadline of SHORT_MS, until a call times out in the expected
+ * wait */
 #define TRIES 400
 #define TENSOR_LANE 0     /* lane of the tensor; the leading tensor is on the next lane */
 #define BOTH_RANKS 3      /* bit set */
@@ -83,7 +84,7 @@ static void expect_time_out(uint32_t rank, const char *text)
     assert_string_equal(gp_last_error(), text);
 }
 
-/* Announces the end of the round, for which the other rank is still missing. */
+/* Announces the end of the round. The other rank has not announced this end yet. */
 static void announce(uint32_t rank)
 {
     wait_until_said(rank, "round 1: no push from rank 1 after ");
@@ -155,7 +156,7 @@ static struct record_ready await_ready(uint8_t standing, uint64_t round)
     return ready;
 }
 
-/* Answers a READY of rank 1 with a newest round that is two rounds later. */
+/* Answers a READY of rank 1. The answer names a newest round that is two rounds later. */
 static void name_newer(uint32_t lane, const struct record_ready *ready)
 {
     script_lock(&rig);

@@ -1,5 +1,5 @@
-/* Tests the lines that a worker writes to its log: a long wait with the missing ranks, its end, and
- * progress. */
+/* Tests the lines that a worker writes to its log: about a long wait and the missing ranks, about
+ * the end of the wait, and about progress. */
 #include "svc/base/clock.h"
 #include "test/unit/client/client_fixture.h"
 
@@ -17,8 +17,8 @@
 
 #define TENSORS 6
 #define ELEMENTS 1000
-/* Computing time of a step. Without this time the test would run more rounds than the scripted
- * service can store. */
+/* Computing time of a step in us. Without this time the test would run more rounds than the
+ * scripted service can store. */
 #define COMPUTE_US 10000
 #define LINES_MAX 64
 #define LINE_BYTES 1024
@@ -42,7 +42,8 @@ static void keep(int level, const char *line)
     pthread_mutex_unlock(&lock);
 }
 
-/* Returns the number of lines with these words. `last` of LINE_BYTES receives the last one. */
+/* Returns the number of lines with these words. `last`, an array of LINE_BYTES, receives the last
+ * of these lines. */
 static size_t count(const char *words, char *last)
 {
     size_t found = 0;

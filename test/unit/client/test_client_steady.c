@@ -1,6 +1,6 @@
 /* Tests that after the first rounds nothing is allocated between a push and the end of its wait
- * (L5). Linked with --wrap for the allocator. Only allocations of this thread count, because the
- * scripted service has its own thread. */
+ * (L5). Linked with --wrap for the allocator. Only allocations of the test's thread count, because
+ * the scripted service allocates in its own thread. */
 #include "test/unit/client/client_fixture.h"
 
 #include "client/lib/job/tensor.h"
@@ -75,7 +75,7 @@ static void prepare(bool is_lent)
 }
 
 /* Checks that nothing was allocated. A client that logs a late round may allocate memory for the
- * warning; in this test a round is late only on a host without free cores. */
+ * warning. In this test a round is late only on a host without free cores. */
 static void check_steady(void)
 {
     kept_log_begin();

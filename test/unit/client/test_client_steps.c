@@ -206,7 +206,7 @@ static void a_step_waits_for_requests_and_late_ranks(void **state)
     ok(gp_wait(other, WAIT_MS));
 }
 
-/* One of two threads that begin a step of rank 0. The error text is that of its own thread. */
+/* One of two threads that begin a step of rank 0. Each thread gets its own error text. */
 struct beginner {
     pthread_t thread;
     int result;

@@ -110,8 +110,8 @@ static void memory_of_a_call_stays_lent_until_its_lane_has_closed(void **state)
     gp_batch_free(batch);
 }
 
-/* The coordinator reports the loss of lane 0, which still runs: each worker closes its connection
- * itself, and the lane sends no other report about the tables. */
+/* The coordinator reports the loss of lane 0, but the lane still runs. Each worker itself closes
+ * its connection to the lane, so no message of the lane ends the calls of the tables. */
 static void a_lane_that_a_route_change_fences_ends_the_calls_of_its_tables(void **state)
 {
     gp_tensor *tensors[WORKERS];
@@ -136,8 +136,8 @@ static void a_lane_that_a_route_change_fences_ends_the_calls_of_its_tables(void 
     gp_batch_free(batch);
 }
 
-/* Rank 0 has ended a clock with a copied push, which no lane has answered. Its leave waits for at
- * most `limit_ms`. */
+/* Rank 0 has ended a clock with a copied push, which no lane has answered. The leave of rank 0
+ * waits for at most `limit_ms`. */
 static void push_and_hold(uint32_t limit_ms)
 {
     declare_tables(1);
@@ -184,7 +184,7 @@ static void a_leave_waits_for_pushes_of_ended_clocks(void **state)
     script_unlock(&rig);
 }
 
-/* The limit is much longer than the rest of the leave takes. */
+/* The limit is much longer than all other parts of the leave. */
 static void a_leave_waits_no_longer_than_the_limit_of_the_client(void **state)
 {
     uint64_t began_ns = clock_now_ns();

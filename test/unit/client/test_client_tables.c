@@ -236,7 +236,7 @@ static void the_error_of_a_copied_push_comes_from_the_next_clock(void **state)
     const struct script_tables *all = wait_records(4);
     uint32_t push = 0;
     while (all->records[push].kind != RECORD_ROWS)
-        push++; /* the message about the end of the other rank's clock may come first */
+        push++; /* the first record may be the message about the end of the other rank's clock */
     script_table_say_error(&rig, push, -EDOM,
                            "table 'users': rows with NaN or infinity skipped: 2");
     script_unlock(&rig);

@@ -1,5 +1,5 @@
 /* Tests copies to and from staging. For every offset and length the right bytes are copied, and no
- * byte beyond. */
+ * other byte is changed. */
 #include "client/lib/round/copy.h"
 
 #include <setjmp.h>

@@ -49,7 +49,8 @@ static void note_process(struct rig *rig, int pid)
     fail_msg("too many processes");
 }
 
-/* Starts a process that first connects `fd` (-1: nothing). Returns when the process is ready. */
+/* Starts a process that first connects `fd`; -1: the process connects no socket. Returns when the
+ * process is ready. */
 static int spawn(struct rig *rig, int fd, const struct sockaddr_un *address)
 {
     int ready[2];

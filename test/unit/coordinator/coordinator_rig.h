@@ -31,26 +31,28 @@ struct end {
     struct rig *rig;
     struct channel *channel; /* NULL: not connected */
     bool is_gone;            /* the coordinator has closed the connection */
-    /* true: an aggregator that answers requests automatically with Done or figures */
+    /* true: the end is an aggregator that answers requests automatically, with Done or with
+     * figures */
     bool answers;
     envelope *inbox[RIG_INBOX_MAX];
     size_t inbox_count;
     uint64_t last_id;
-    /* true: the test answers holds for this worker; false: the rig reports at once that the
-     * iteration has ended */
+    /* true: the test answers the holds of this worker; false: the rig answers each hold at once,
+     * with the end of the iteration */
     bool takes_holds;
     /* the following fields belong to an aggregator */
     uint32_t aggregator, lanes[4], lanes_count;
     uint64_t incarnation;
     int process; /* PID reported by the aggregator; 0: this process */
-    /* kind of requests that get no answer; kind of requests that get the error -EIO; 0: none */
+    /* `ignores`: kind of requests that get no answer. `refuses`: kind of requests that get the
+     * error -EIO. 0: none */
     int ignores, refuses;
     int refusal;          /* error used instead of -EIO; 0: none */
     uint64_t state_bytes; /* bytes of each piece's state in answers to a release */
     uint64_t round;       /* last committed round in answers; 0: RIG_ROUND */
     /* number of rounds by which the last piece of an answer lags behind `round` */
     uint64_t lag;
-    uint64_t steps;  /* value in answers: number of steps since the parameters were set, plus one */
+    uint64_t steps;  /* value in answers: number of steps since the parameters were set, plus 1 */
     bool recovering; /* the lane still waits for the workers' states of pieces */
 };
 #define RIG_ROUND 7u                  /* last committed round in answers */
@@ -62,7 +64,7 @@ struct rig {
     struct coordinator_options options;
     struct end ends[RIG_ENDS_MAX];
     size_t ends_count;
-    /* grants of the coordinator for local aggregators, the latest last */
+    /* the coordinator's grants for local aggregators, in the order of their arrival */
     char grants[RIG_SLOTS_MAX][64];
     uint32_t starts, stops; /* number of local aggregators started and stopped */
     struct key node_key;    /* key of an operator, with which aggregators connect over TCP */
@@ -96,7 +98,7 @@ struct end *rig_connect_locally(struct rig *rig, WIRE(Role) role);
 struct end *rig_connect_with_key(struct rig *rig, WIRE(Role) role, const struct key *key);
 /* Connects an aggregator over TCP with an operator's key, like one on another host. */
 struct end *rig_connect_node(struct rig *rig);
-/* Connects over the Unix socket from a child process. The coordinator considers the child the
+/* Connects over the Unix socket from a child process. For the coordinator, the child is the
  * peer. */
 struct end *rig_connect_as_child(struct rig *rig, WIRE(Role) role);
 /* Connects, but sends no message. */
@@ -114,14 +116,15 @@ uint64_t end_send(struct end *e, envelope *message);
 /* Waits for the next message of this kind. Other messages remain queued. The caller frees the
  * message. */
 envelope *end_expect(struct end *e, int body);
-/* Asserts the code of a failure, and that the text of the failure contains `words`. */
+/* Checks the code of a failure, and checks that its text contains `words`. */
 void assert_failed_so(int got, const char *got_text, int code, const char *words);
 void end_expect_job_failure(struct end *e, int code, const char *words);
 /* Waits for the reply to the message with that id. */
 envelope *end_expect_reply(struct end *e, uint64_t id);
 /* Sends a request, waits for the reply, and returns the reply. */
 envelope *end_ask(struct end *e, envelope *request);
-/* Sends a request. Expects a Failure with this code and a text that contains `text`. */
+/* Sends a request. Expects a Failure with this code. The text of the Failure must contain
+ * `text`. */
 void end_ask_refused(struct end *e, envelope *request, int code, const char *text);
 void end_expect_closed(struct end *e);
 /* Waits until the coordinator has handled all sent messages. Checks that no message of this kind

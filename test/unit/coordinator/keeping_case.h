@@ -1,5 +1,5 @@
-/* A job with `durability replica`, and the aggregator that stores its copies. All lanes but one are
- * closed for placement, so the lane of each piece is known. */
+/* A job with `durability replica`, and the aggregator that stores its copies. Only one lane is open
+ * for placement, so the lane of each piece is known. */
 #ifndef GRADPOOL_TEST_KEEPING_CASE_H
 #define GRADPOOL_TEST_KEEPING_CASE_H
 

@@ -28,7 +28,8 @@ struct counted {
     WIRE(JobUse) jobs[TRAINED_MAX], *list[TRAINED_MAX];
 };
 
-/* Only one job of an answer has figures of its pieces, so all answers use the same memory. */
+/* In an answer, only one job has figures of its pieces. All answers can therefore use the same
+ * memory. */
 static void count_pieces(const struct trained *t, WIRE(JobUse) * use)
 {
     static uint32_t pieces[2];

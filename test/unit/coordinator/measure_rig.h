@@ -12,9 +12,10 @@
 struct trained {
     uint32_t job, lane, reference;
     uint64_t rounds, begun_ns, busy_ns;
-    uint64_t preempted_ns;      /* time within busy_ns in which another process used the core */
-    uint64_t span_ns, burst_ns; /* times of each round, as in struct packer_timing; 0: not sent */
-    uint64_t late_ns;           /* delay of all rounds together */
+    uint64_t preempted_ns; /* time within busy_ns in which another process used the core */
+    /* times of each round, as in struct packer_timing; 0: the answer does not contain them */
+    uint64_t span_ns, burst_ns;
+    uint64_t late_ns;                /* total delay of all rounds */
     uint64_t handled_ns, stalled_ns; /* counters so far */
     uint64_t core_wait_ns;           /* total time for which the lane waited for its core */
     uint64_t first_done_ns;          /* time at which the first round ended; 0: still running */
@@ -27,8 +28,9 @@ int measure_setup(void **state);
 void trained_go_on(struct trained *t, uint64_t rounds, uint64_t period_ns, uint64_t lane_ns);
 /* Answers the next request for figures. Returns the job whose pieces the request names. */
 uint32_t trained_answer(struct end *aggregator, const struct trained *jobs, size_t count);
-/* Answers the next request sent after all former answers arrived. Omits the rows of the
- * aggregator's lane `index`. Returns the digest for this lane in the request. */
+/* Skips requests that were sent before all former answers arrived, and answers the next request.
+ * The answer omits the rows of the aggregator's lane `index`. Returns the digest for this lane in
+ * the request. */
 uint64_t trained_answer_known(struct end *aggregator, size_t index, uint64_t digest);
 /* Answers with a row of a lane, although the answer says that this lane's rows are omitted. */
 void trained_answer_both(struct end *aggregator, size_t index, uint64_t digest);
@@ -39,9 +41,9 @@ void trained_run(struct end *aggregator, struct trained *job, int looks, uint64_
 struct trained trained_start(struct rig *rig, const char *name, struct end **ret_worker);
 /* Requests a job's view. The caller frees the reply. */
 envelope *measure_ask_job(struct rig *rig, const char *name, const WIRE(JobView) * *ret_view);
-/* Requests the output of `explain`. The caller frees it. */
+/* Requests the output of `explain`. The caller frees the reply. */
 envelope *measure_ask_why(struct rig *rig, const char *name);
-/* Starts a job of one worker and one tensor, which continues. Returns its lane. */
+/* Starts a job of one worker and one tensor. The job continues. Returns the lane of its tensor. */
 uint32_t measure_lane_of(struct rig *rig, const char *name);
 /* Stores profiles of these jobs: a period of 100 ms and `lane_ns` of lane time. */
 void measure_know(struct rig *rig, uint64_t lane_ns, size_t count, const char *const *names);

@@ -1,5 +1,5 @@
-/* An elastic job, and lanes whose pieces are checked message by message. A lane must be able to
- * accept each message in its state (A26, A41 of svc/lane). */
+/* An elastic job, and simulated lanes. After each message, the state of each piece is checked: a
+ * real lane in this state must be able to accept the message (A26, A41 of svc/lane). */
 #ifndef GRADPOOL_TEST_MEMBERS_CASE_H
 #define GRADPOOL_TEST_MEMBERS_CASE_H
 
@@ -64,8 +64,8 @@ struct shadow {
     uint64_t gone; /* all ranks that have left, according to messages to the lane */
     uint32_t regroupings, thaws;
 };
-/* Reads the aggregator's messages in order and applies them, except messages that this end is set
- * to ignore or to refuse. Fails the test at a message that a lane would refuse. */
+/* Reads the messages to the aggregator in order, and applies them. Messages that `lane` ignores or
+ * refuses are not applied. Fails the test at a message that a lane would refuse. */
 void shadow_take(struct shadow *s, struct end *lane);
 /* Applies a stored message. */
 void shadow_do(struct shadow *s, const envelope *message);

@@ -1,6 +1,6 @@
 /* Tests a lost connection between a lane and a worker of a job with fixed workers. A living worker
- * stays in the job. If workers die, the coordinator detects their deaths by their connections at
- * once (K6), and the error names the worker that died first. */
+ * stays in the job. If workers die, their connections end, and the coordinator detects these deaths
+ * at once (K6). The error names the worker that died first. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -121,7 +121,7 @@ static void a_worker_whose_connections_were_all_reset_may_return(void **state)
     message_free(reply);
 }
 
-/* Checks that the coordinator considers the worker dead soon: a worker that does not connect again
+/* Checks that the coordinator soon considers the worker dead. A worker that does not connect again
  * may have been stopped and then killed. */
 static void expect_detected_soon(const struct scene *s, uint64_t began_ns)
 {

@@ -1,5 +1,5 @@
-/* Tests measurements of jobs beside other jobs, and lane time in views: K15, K16. The aggregators
- * and their times are simulated. */
+/* Tests the measurement of a job that shares its lane with other jobs, and lane times in views
+ * (K15, K16). The aggregators and their times are simulated. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -124,7 +124,7 @@ static void jobs_use_no_more_time_than_their_lane_has(void **state)
     message_free(reply);
 }
 
-/* Simulates a window in which another process used the core, and the lane's thread clock showed
+/* Simulates a window in which another process used the core. The clock of the lane's thread shows
  * this only in a later window. */
 static void one_odd_window_changes_no_lane_time_and_parts_make_the_whole(void **state)
 {

@@ -101,7 +101,7 @@ static void the_next_holder_has_the_copies_before_the_switch(void **state)
 {
     struct moving m = order(*state);
     envelope *wait = take_wait(&m, m.k.holder);
-    /* no message has confirmed that the copy is complete */
+    /* no answer has confirmed that the copy is complete */
     end_expect_none(m.k.owner, BODY(RELEASE_REQUEST));
     end_answer(m.k.holder, wait);
     message_free(wait);
@@ -109,7 +109,8 @@ static void the_next_holder_has_the_copies_before_the_switch(void **state)
     message_free(end_expect(m.k.holder, BODY(INSTALL_REQUEST)));
     wait = take_wait(&m, m.k.holder);
     end_expect_none(m.k.worker, BODY(ROUTE_CHANGE));
-    end_expect_none(m.k.holder, BODY(COPIES_END)); /* no other copy is known to be complete */
+    /* the coordinator does not know of another complete copy */
+    end_expect_none(m.k.holder, BODY(COPIES_END));
     end_answer(m.k.holder, wait);
     message_free(wait);
     keeping_expect_moved(m.asker, m.order);
@@ -240,8 +241,8 @@ static void a_next_holder_that_cannot_reach_the_target_is_replaced(void **state)
     kept_log_expect("the holder cannot connect to the lane");
 }
 
-/* If after the move no aggregator could store the copy of a task, the task moves only because of a
- * drain. */
+/* A task stays if after the move no aggregator could store its copy. Only a drain moves such a
+ * task. */
 static void a_task_with_a_copy_does_not_move_where_no_aggregator_can_hold_one(void **state)
 {
     struct moving m = begin(*state);
@@ -299,7 +300,7 @@ static void a_task_whose_next_holder_is_lost_stays_and_gets_another_holder(void 
     kept_log_expect("the replica holder of the moving tasks was lost");
 }
 
-/* At this point the source has not released the task yet. */
+/* The holder is lost before the source has released the task. */
 static void a_holder_that_is_lost_after_the_switch_is_followed_at_once(void **state)
 {
     struct moving m = begin(*state);

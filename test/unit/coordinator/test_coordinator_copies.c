@@ -1,5 +1,5 @@
-/* Tests requests to the holder of a copy (replica holder, K57), its refusals, and its state after a
- * restart of the coordinator. */
+/* Tests requests to the holder of a copy (replica holder, K57), refusals of the holder, and the
+ * state of the holder after a restart of the coordinator. */
 #include "test/unit/coordinator/keeping_case.h"
 
 #include "svc/base/clock.h"
@@ -163,8 +163,8 @@ static void a_holder_that_cannot_reach_a_lane_is_replaced(void **state)
     keeping_ask_ticket(k.holder, k.job, k.piece.lane, FAILURES_MOST);
     message_free(take_ticket(k.holder, k.job, k.piece.lane, -ESTALE));
     keeping_holder_hears(&k, third, k.owner, 1, 1, true);
-    /* Without the coordinator's message, a lane that waits for the copy of the lost holder would
-     * wait forever. */
+    /* The lane waits for the copy of the lost holder. Without the coordinator's message the lane
+     * would wait forever. */
     keeping_lane_hears(&k, k.owner, third->aggregator, false);
     expect_answer(k.holder, k.job, k.piece.lane, -ENOENT);
 }
@@ -311,8 +311,8 @@ static void resume(struct kept *k)
     k->worker = keeping_join(k->rig, "resnet", DURABILITY_REPLICA, &k->session, &k->job);
 }
 
-/* Expects a message that ends all copies. If `is_kept`, the message excludes the copy of the job's
- * only piece. */
+/* Expects a message that ends all copies. With `is_kept`, this message excludes the copy of the
+ * job's only piece. */
 static void expect_nothing_else(struct end *e, bool is_kept)
 {
     envelope *message = end_expect(e, BODY(COPIES_END));

@@ -1,5 +1,5 @@
-/* Tests declarations, undeclarations and tickets: which messages clients and lanes receive, in
- * which order. */
+/* Tests declarations, undeclarations and tickets: the messages that clients and lanes receive, and
+ * the order of these messages. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include <errno.h>

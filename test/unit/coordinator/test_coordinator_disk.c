@@ -91,7 +91,7 @@ static void a_disk_that_breaks_refuses_and_nothing_else_changes(void **state)
     refuses_and_recovers(*state, EIO, -EIO);
 }
 
-/* Although the store fails, the job is informed of its end and of the lost lane (K1). */
+/* Although the store fails, the worker of the job receives a notice about the lost lane (K1). */
 static void a_job_is_informed_of_its_lost_lane_even_without_a_stored_change(void **state)
 {
     struct rig *rig = *state;

@@ -103,8 +103,8 @@ static void a_display_gets_the_jobs_of_all_tenants(void **state)
     assert_int_equal(seen.status->status_reply->aggregators[0]->aggregator, aggregator->aggregator);
     assert_int_equal(seen.jobs->jobs_reply->n_jobs, 1);
     assert_string_equal(seen.jobs->jobs_reply->jobs[0]->job, "resnet");
-    /* The reply has jobs without their ranks and limits, because these would be most of the message
-     * and reports do not use them. */
+    /* The reply has jobs without their ranks and limits. Ranks and limits would be most of the
+     * message, and reports do not use them. */
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_ranks, 0);
     assert_int_equal(seen.jobs->jobs_reply->jobs[0]->n_limits, 0);
 }

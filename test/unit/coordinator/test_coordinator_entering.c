@@ -1,4 +1,4 @@
-/* Tests in which iteration a late worker enters (K52). A training rank is held at the end of an
+/* Tests the iteration in which a late worker enters (K52). A training rank is held at the end of an
  * iteration until the lanes know the late worker in all its tensors. If no rank can be held, the
  * late worker enters each tensor in its open round. */
 #include "test/unit/coordinator/members_case.h"
@@ -298,7 +298,8 @@ static void a_restarted_coordinator_waits_for_the_request_to_enter(void **state)
     expect_done(&s, LATE, id);
 }
 
-/* The request to enter ends with the connection, and the worker repeats the request. */
+/* A request to enter is valid only until the connection ends. The worker then repeats the
+ * request. */
 static void a_late_worker_without_a_connection_does_not_enter(void **state)
 {
     struct rig *rig = *state;
@@ -385,8 +386,8 @@ static void another_rank_gets_the_hold_when_the_held_rank_is_released(void **sta
     kept_log_expect("is resized to 4 workers, from 3");
 }
 
-/* Rounds of "w" need rank 2, and rank 2 still waits for its declaration. So no iteration ends, and
- * no rank can be held. */
+/* Rounds of "w" need rank 2, and rank 2 still waits for the answer to its declaration. Therefore no
+ * iteration ends, and no rank can be held. */
 static void a_training_rank_that_declares_more_does_not_wait_for_late_workers(void **state)
 {
     uint64_t id, more, hold;

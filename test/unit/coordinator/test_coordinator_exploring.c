@@ -1,4 +1,4 @@
-/* Tests that tasks are moved off slow lanes (K46). The counters of lanes are simulated, and their
+/* Tests that tasks move away from slow lanes (K46). The counters of lanes are simulated, and the
  * moves are real. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
@@ -228,7 +228,7 @@ static void no_experiment_begins_without_the_option(void **state)
     assert_int_equal(pieces_on(rig, j.on[0].lane), TENSORS / 2);
 }
 
-/* An unmeasured job of two workers gets both lanes without other jobs. */
+/* A job of two workers that is not measured gets both lanes, and no other job is placed on them. */
 static void a_lane_with_a_job_that_is_not_measured_gets_nothing(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,6 @@
-/* Makes the n-th allocation of the coordinator fail, for every n until a job runs from its start to
- * its end without a failure. A failed allocation refuses only the current request. */
+/* Makes the n-th allocation of the coordinator fail. The test begins with n = 1, and increases n
+ * until a job runs from its start to its end without a failure. After a failed allocation only the
+ * current request is refused. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -185,7 +186,7 @@ static bool live(struct rig *rig, uint32_t number)
 static void an_allocation_that_fails_refuses_one_request_and_harms_nothing_else(void **state)
 {
     struct rig *rig = *state;
-    /* a short time, because an aggregator whose join was refused is not started again */
+    /* this wait is short, because an aggregator whose join was refused is not started again */
     rig->options.start_wait_ns = 20 * NS_PER_MS;
     rig_start_afresh(rig);
     rig->in_step = note_step;

@@ -1,5 +1,5 @@
-/* Tests early feedback of a job, from its arrival to the end of its first round. The aggregators
- * and their times are simulated. */
+/* Tests the early feedback of a job: the time from the arrival of the job to the end of its first
+ * round. The aggregators and their times are simulated. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"

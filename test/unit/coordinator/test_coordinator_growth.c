@@ -158,7 +158,7 @@ static void a_lane_that_is_not_needed_is_emptied_and_parks(void **state)
     assert_int_not_equal(how_of(rig, &pair.jobs[!moved]), SHARE_GATHERED);
 }
 
-/* The lane has 12 MiB for each of two tasks, so one batch cannot contain both. */
+/* Each of two tasks has 12 MiB of state on the lane, so one batch cannot contain both tasks. */
 static void much_state_moves_batch_after_batch(void **state)
 {
     struct rig *rig = *state;
@@ -340,7 +340,7 @@ static void a_hold_goes_on_after_a_restart_of_the_coordinator(void **state)
     assert_in_range(hold_of(rig, &pair), 1, 5 * NS_PER_S);
 }
 
-/* The other reason may be a slow machine: another lane would not help. */
+/* The other reason may be a slow machine. Another lane would not help the job. */
 static void a_job_that_is_slow_for_another_reason_stays_with_a_log_line(void **state)
 {
     struct rig *rig = *state;
@@ -424,8 +424,8 @@ static void jobs_of_a_lost_target_continue_on_the_lane_that_was_closing(void **s
     one_of_two_leaves(*state, false);
 }
 
-/* A part of the maximum number of lanes is reserved for the next aggregator. A job without a lane
- * may use this part now. */
+/* Some lanes of the maximum number are reserved for the next aggregator. A job without a lane may
+ * use these lanes now. */
 static void a_job_without_its_lane_opens_one_while_an_aggregator_joins(void **state)
 {
     struct rig *rig = *state;

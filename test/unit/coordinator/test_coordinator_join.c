@@ -138,7 +138,7 @@ static void a_static_rule_is_served_and_compared_also_after_a_restart(void **sta
                    "4294967295, lag 4, gradients 1, rate fixed; rank 2 requested static, k 3");
     refused_backup(*state, 2, NULL, -EINVAL, "rank 2 requested all; give all ranks the same");
     rig_crash(*state);
-    rig_start(*state); /* since the restart no rank has sent the rule */
+    rig_start(*state); /* after the restart, no rank has sent the rule yet */
     refused_backup(*state, 2, NULL, -EINVAL, "by backup rule static, k 2, least 2, absence ");
     backup.k = 2;
     join_with(*state, 2, &backup);
@@ -205,7 +205,8 @@ static struct end *join_as(struct rig *rig, int pid, uint32_t rank)
     return e;
 }
 
-/* Makes joins wait for the end of former jobs for 600 s, so that only an event can end the wait. */
+/* Lets joins wait up to 600 s for the end of a former job, so that only an event can end the
+ * wait. */
 static void wait_for_former_jobs(struct rig *rig)
 {
     rig->options.job_end_ns = 600 * NS_PER_S;
@@ -334,7 +335,8 @@ static void a_rank_that_died_and_joins_again_waits_until_the_first_is_lost(void 
     assert_true(expect_joined(again, send_join(again, 0, 1)) != first);
 }
 
-/* The first connection may be half open: the peer detects its end before the coordinator. */
+/* The first connection may be half open: the peer has detected its end, and the coordinator has
+ * not. */
 static void a_session_that_resumes_replaces_its_old_connection(void **state)
 {
     struct rig *rig = *state;

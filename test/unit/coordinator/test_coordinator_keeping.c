@@ -1,5 +1,5 @@
-/* Tests the choice of holders of copies (replica holders, K57). Also tests the messages to owner
- * and holder when an aggregator joins or leaves. */
+/* Tests the choice of holders of copies (replica holders, K57). Also tests the messages that owner
+ * and holder receive when an aggregator joins or leaves. */
 #include "test/unit/coordinator/keeping_case.h"
 
 #include "svc/base/log.h"
@@ -158,8 +158,8 @@ static void expect_end_of_copy(const struct kept *k, struct end *holder)
     message_free(message);
 }
 
-/* A PlaceRequest names a holder, and the new lane waits for its copy. If the request named a former
- * holder, the lane would wait forever. */
+/* A PlaceRequest names a holder, and the new lane waits for the copy of this holder. If the request
+ * named a former holder, the lane would wait forever. */
 static void a_former_holder_of_a_lost_owner_is_not_awaited(void **state)
 {
     struct kept k = keeping_begun(*state);
@@ -238,7 +238,7 @@ static void a_stopping_holder_is_replaced_and_awaited_until_its_end(void **state
 
 /* --- the former replica holder --- */
 
-/* Answers a request for figures with numbers of copied and empty states. */
+/* Answers a request for figures. The answer contains the numbers of copied and of empty states. */
 static void answer_with(const struct kept *k, const envelope *request, uint32_t copied,
                         uint32_t empty)
 {

@@ -128,7 +128,7 @@ static void an_aggregator_that_joins_in_time_gets_the_task(void **state)
 
 /* --- reports --- */
 
-/* A report in which the job's one state on the source needs no copy. */
+/* A report of figures: the job has one state on the source, and this state needs no copy. */
 struct empty_report {
     WIRE(StatsReply) stats;
     WIRE(LaneUse) lane, *lanes;

@@ -1,5 +1,5 @@
-/* Tests that each limit refuses a request, is named in the error, and leaves the state
- * unchanged. */
+/* Tests that a request above a limit is refused, that the error names the limit, and that the
+ * refused request leaves the state unchanged. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/peer/door.h"
 #include "svc/coordinator/service.h"
@@ -108,7 +108,7 @@ static void pieces_and_bytes_count_towards_limits(void **state)
     declare(one, "w", MIB);
 }
 
-/* No lane exists. A request within the limits would be refused for that reason, but the limit is
+/* No lane exists, so a request within the limits would be refused for lack of a lane. The limit is
  * checked first. */
 static void a_request_above_a_limit_is_refused_before_placement(void **state)
 {
@@ -184,7 +184,7 @@ static struct peer *peer_with_half_a_message(struct rig *rig)
     return NULL;
 }
 
-/* The test sets the deadline to the past, in place of a wait of 30 s. */
+/* Instead of a wait of 30 s, the test sets the deadline to a time in the past. */
 static void an_incomplete_message_ends_its_connection(void **state)
 {
     struct rig *rig = *state;

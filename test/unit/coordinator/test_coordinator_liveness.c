@@ -35,7 +35,7 @@ static void await_gone(struct rig *rig, const struct end *e)
     assert_true(e->is_gone);
 }
 
-/* Serves no peer for this time, like a stopped process. */
+/* The coordinator serves no peer for this time, like a stopped process. */
 static void stand_still(uint64_t ns)
 {
     struct timespec time = {.tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S)};
@@ -150,7 +150,7 @@ static void a_local_aggregator_may_have_more_time(void **state)
 }
 
 /* Without a remote aggregator, the periods between pings are longer. The test therefore measures
- * time instead of counting periods. */
+ * time, and does not count periods. */
 static void a_local_aggregator_keeps_its_time_when_a_remote_one_leaves(void **state)
 {
     struct rig *rig = *state;
@@ -165,7 +165,7 @@ static void a_local_aggregator_keeps_its_time_when_a_remote_one_leaves(void **st
     await_gone(rig, local);
 }
 
-/* Silence counts only after a ping, and only once all answers were read (K14). */
+/* Silence counts only after a ping, and only after the coordinator has read all answers (K14). */
 static void a_coordinator_that_is_stopped_repeatedly_loses_no_aggregator(void **state)
 {
     struct rig *rig = *state;

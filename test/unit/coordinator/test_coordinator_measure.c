@@ -1,4 +1,4 @@
-/* Tests how the coordinator uses the lanes' counters: K15. The aggregators and their times are
+/* Tests how the coordinator uses the lanes' counters (K15). The aggregators and their times are
  * simulated. */
 #include "svc/base/clock.h"
 #include "svc/coordinator/aggregator/busy_time.h"
@@ -118,7 +118,7 @@ static void without_jobs_no_aggregator_gets_a_request(void **state)
     end_expect_none(aggregator, BODY(STATS_REQUEST));
 }
 
-/* While nothing trains, the interval doubles up to eight times the shortest one. */
+/* While no job trains, the interval doubles repeatedly, up to eight times the shortest interval. */
 static void idle_jobs_are_measured_less_often(void **state)
 {
     struct rig *rig = *state;
@@ -372,8 +372,8 @@ static void the_measured_loss_is_shown_beside_the_predicted_one(void **state)
     message_free(reply);
 }
 
-/* Two jobs share a lane, but only 5 of the 20 ms of lane time follow the computation. Tests the
- * prediction after a restart, too. */
+/* Two jobs share a lane. Of the 20 ms of lane time in a round, only 5 ms follow the computation.
+ * The prediction must also be correct after a restart. */
 static void how_rounds_end_is_part_of_the_prediction(void **state)
 {
     struct rig *rig = *state;
@@ -528,7 +528,7 @@ static void all_rows_of_a_restarted_aggregator_are_requested(void **state)
     a.lane = next->lanes[0];
     trained_answer(next, &a, 1);
     assert_int_equal(trained_answer_known(next, 0, DIGEST), DIGEST);
-    rig_crash(rig); /* the next coordinator finds no stored measurements */
+    rig_crash(rig); /* after this crash the next coordinator finds no stored measurements */
     rig_start(rig);
     next = rig_rejoin(rig, next, 0, NULL);
     next->ignores = BODY(STATS_REQUEST);

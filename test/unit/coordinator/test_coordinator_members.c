@@ -436,8 +436,9 @@ struct scene {
     struct shadow shadow;
     struct member workers[3];
     uint32_t tensor;
-    envelope *kept; /* message with the new ranks of the piece, stored by the test, which the lane
-                     * has not answered yet */
+    /* message with the new ranks of the piece; the test stores it, and the lane has not answered it
+     * yet */
+    envelope *kept;
 };
 
 static void leave(struct scene *s, uint32_t rank, uint64_t round)

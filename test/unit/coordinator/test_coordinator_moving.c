@@ -1,5 +1,5 @@
-/* Tests messages to lanes and workers when a task moves. Also tests the state after a refusal, a
- * missing answer or a loss. */
+/* Tests the messages that lanes and workers receive when a task moves. Also tests the state after a
+ * refusal, a missing answer or a loss. */
 #include "test/unit/coordinator/moving_case.h"
 
 #include "svc/base/clock.h"

@@ -48,7 +48,7 @@ static void a_switch_that_is_not_stored_did_not_happen(void **state)
 static void a_tensor_undeclared_during_its_move_is_dropped_on_all_lanes(void **state)
 {
     struct moving m = moving_begin(*state);
-    /* the new tensor becomes a piece of the same task, or a piece on the target */
+    /* the piece of the new tensor belongs to the same task, or is on the target */
     moving_declare(m.worker, "other", NULL);
     envelope *install = moving_stop_at_install(&m);
     end_undeclare(m.worker, m.tensor);
@@ -295,7 +295,7 @@ static void an_undeclared_piece_does_not_delay_a_release(void **state)
 {
     struct moving m = moving_begin(*state);
     m.source->refuses = BODY(RELEASE_REQUEST);
-    /* error with which a lane answers if a piece was undeclared during the release */
+    /* a lane answers with this error if a piece was undeclared during the release */
     m.source->refusal = -ECANCELED;
     moving_order(&m);
     moving_passes(m.source, BODY(RELEASE_REQUEST));

@@ -1,4 +1,4 @@
-/* Tests plans without placement: K34. */
+/* Tests plans, which predict a placement and place no piece (K34). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 
@@ -67,8 +67,8 @@ static void a_plan_names_the_loss_of_each_job(void **state)
     assert_true(p->jobs[0]->is_new && p->jobs[0]->before_ppm == 0 && !p->jobs[1]->is_new);
     assert_string_equal(p->jobs[1]->job, "a");
     assert_int_equal(p->jobs[1]->before_ppm, 0);
-    /* with loads u = v = 0.2 the loss is at most u v / (1 + u v) = 3.8 %; less if the ends of
-     * rounds are known */
+    /* with loads u = v = 0.2 the loss is at most u v / (1 + u v) = 3.8 %; if the ends of rounds are
+     * known, the loss is smaller */
     assert_in_range(p->jobs[1]->after_ppm, 1000, 39000);
     message_free(reply);
 }

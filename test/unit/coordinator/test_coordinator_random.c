@@ -1,5 +1,6 @@
 /* Clients and aggregators send random requests in random order. Sometimes the coordinator is
- * killed. Every request must get exactly one answer, and at the end no object may remain. */
+ * killed. Every request must get exactly one answer. At the end the coordinator must have no object
+ * left. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -214,7 +215,7 @@ static void let_lanes_answer(struct world *w)
     }
 }
 
-/* Waits for answers; with `joins`, only for answers to joins. */
+/* Waits for the answers to all requests. With `joins`, waits only for the answers to joins. */
 static void await_answers(struct world *w, bool joins)
 {
     uint64_t deadline_ns = clock_now_ns() + GONE_NS;

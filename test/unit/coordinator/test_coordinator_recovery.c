@@ -61,7 +61,7 @@ static void pieces_of_a_dead_aggregator_get_a_new_lane_and_epoch(void **state)
     }
 }
 
-/* The lane is still completing earlier operations of these pieces. */
+/* The lane has not completed earlier operations of these pieces yet. */
 static void a_lane_that_cannot_take_pieces_yet_gets_the_request_again(void **state)
 {
     struct rig *rig = *state;
@@ -177,7 +177,8 @@ static void a_remote_aggregator_that_sends_a_goodbye_is_not_awaited(void **state
     envelope *notice = end_expect(zero, BODY(NOTICE));
     assert_non_null(strstr(notice->notice->text, "aggregator 2 (node7, pid"));
     message_free(notice);
-    /* the aggregator reported its end; otherwise the coordinator would wait for its return */
+    /* the aggregator has reported its own end; without this report the coordinator would wait for
+     * its return */
     assert_true(clock_now_ns() - started_ns < UINT64_C(10) * NS_PER_S);
 }
 
@@ -460,7 +461,8 @@ static void a_job_that_failed_on_a_lane_has_failed_for_every_rank(void **state)
     WIRE(Piece) piece = declare(zero, "w");
     say_failure(first, piece.lane, job, "rank 1 of job 'resnet' (10.0.0.2:5) has lost it");
     expect_failed(zero, "rank 1 of job 'resnet' (10.0.0.2:5)");
-    /* without this message, a rank disconnected from the lane would not be informed */
+    /* without this message, a rank without a connection to the lane would not learn of the
+     * failure */
     expect_failed(one, "reported by lane");
     say_failure(first, piece.lane, job, "said again, as after a rejoin");
     end_expect_none(zero, BODY(JOB_FAILURE));

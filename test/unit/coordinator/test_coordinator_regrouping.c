@@ -1,5 +1,5 @@
-/* Tests changes of a job's membership (K41, K42), message by message, with other events at each
- * step. At the end the lane serves the remaining ranks, and these ranks know the epoch. */
+/* Tests changes of a job's membership (K41, K42), message by message. At each step, other events
+ * happen. At the end the lane serves the remaining ranks, and these ranks know the epoch. */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/members_case.h"
 
@@ -53,7 +53,7 @@ enum step { RELEASING, RELEASED_UNHEARD, SWITCHED, REGROUPED_UNHEARD, STEPS };
 
 static bool has_switched(enum step step) { return step >= SWITCHED; }
 
-/* Rank 2 leaves. The lane has not answered, or the coordinator has not read its answer. */
+/* Rank 2 leaves. The lane has not answered, or the coordinator has not read the answer. */
 static void stop_at(struct scene *s, enum step step)
 {
     int body = has_switched(step) ? BODY(PLACE_REQUEST) : BODY(RELEASE_REQUEST);
@@ -409,7 +409,7 @@ static void the_lane_is_away(struct scene *s, enum step step)
     assert_int_equal(s->shadow.regroupings, 1); /* the lane has kept the state of the piece */
 }
 
-/* The piece is not placed again, because its state would be lost. */
+/* The piece must not be placed again, because a new placement would lose its state. */
 static void a_returned_lane_follows_the_change_with_its_pieces(void **state)
 {
     at_each_step(*state, the_lane_is_away);

@@ -73,8 +73,8 @@ static void both_lanes_get_the_new_ranks(void **state)
     expect_changed(&s);
 }
 
-/* Before the lane returned, its pieces were thawed. The lane must release them again before the
- * switch. */
+/* The pieces of the lane were thawed before the lane returned. The lane must release these pieces
+ * again before the switch. */
 static void a_lane_that_returns_releases_its_pieces_again(void **state)
 {
     struct scene s = begin(*state);

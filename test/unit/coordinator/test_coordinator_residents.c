@@ -1,5 +1,5 @@
-/* Tests figures about jobs that share lanes. The packer uses these figures, and users see them (K15
- * to K17, K106). */
+/* Tests figures about jobs that share lanes. The packer uses these figures, and commands show these
+ * figures to users (K15 to K17, K106). */
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -106,7 +106,8 @@ static void after_a_restart_jobs_use_their_stored_measurements(void **state)
     expect_refused_for(rig, "second", "cannot be placed");
 }
 
-/* Restores the state of a coordinator that ended before the lanes answered. */
+/* Removes the tensors from a stored profile, as if the coordinator had ended before the lanes
+ * answered. */
 static int forget_tensors(void *context, const struct store_row *row)
 {
     struct store *store = context;
@@ -176,7 +177,8 @@ static void memory_of_a_numa_node_is_shared_by_its_lanes(void **state)
     expect_refused_for(rig, "third", "memory of the lanes' NUMA nodes");
 }
 
-/* The loss that lanes explain excludes the job's own lane time and the lane's wait for its core. */
+/* The job's own lane time and the lane's wait for its core are not part of the loss that lanes
+ * explain. */
 static void the_part_of_a_loss_that_lanes_explain_is_shown_apart(void **state)
 {
     struct rig *rig = *state;

@@ -51,7 +51,7 @@ static void resume(struct rig *rig, struct worker *w, uint32_t rank, uint32_t wo
     message_free(reply);
 }
 
-/* A worker that is not informed of the failure would push the tensor and wait. */
+/* A worker that does not receive the failure would push the tensor and wait. */
 static void a_resumed_session_receives_the_failed_tensors(void **state)
 {
     struct rig *rig = *state;

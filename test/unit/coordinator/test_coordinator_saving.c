@@ -1,6 +1,6 @@
 /* Tests messages to a worker, lanes and an operator during a snapshot of a job (K47, K51). One rank
- * is held at the end of an iteration. All tensors with update rules become idle and are read. The
- * tensors continue to train after success and after failure. */
+ * is held at the end of an iteration. All tensors with update rules become idle, and their states
+ * are read. After success and after failure the tensors continue to train. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/coordinator/service.h"

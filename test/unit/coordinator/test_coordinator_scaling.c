@@ -50,8 +50,8 @@ static size_t lanes_in(struct rig *rig, enum lane_use use)
     return count;
 }
 
-/* Returns the number of lanes that were open before the first decision: the present number may
- * already be lower, because on a slow host lanes may park before the test counts them. */
+/* Returns the number of lanes that were open before the first decision. On a slow host lanes may
+ * park before the test counts them, so the present number may be lower. */
 static size_t lanes_open_first(struct rig *rig)
 {
     const struct events *events = service_of(rig)->events;
@@ -112,7 +112,7 @@ static struct end *join_local(struct rig *rig)
     return rig_local_aggregator(rig, 2, rig->grants[(rig->starts - 1) % RIG_SLOTS_MAX]);
 }
 
-/* Makes the aggregator drain and its process end. */
+/* Lets the aggregator drain, and ends its process. */
 static void end_local(struct rig *rig, struct end *e)
 {
     int process = e->process;

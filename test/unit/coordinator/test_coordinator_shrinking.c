@@ -1,5 +1,5 @@
-/* Tests which running job would shrink for a new job without room. The job is reported once, and no
- * job is changed (K49). */
+/* Tests which running job would have to shrink so that a new job gets room. This job is reported
+ * once, and no job is changed (K49). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/measure_rig.h"
 #include "test/unit/coordinator/members_case.h"

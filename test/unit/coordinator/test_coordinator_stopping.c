@@ -1,4 +1,4 @@
-/* Tests signals and `gradpool stop`. Jobs continue at the next start, or are ended. */
+/* Tests signals and `gradpool stop`. Jobs either continue at the next start, or end. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/base/clock.h"
@@ -41,7 +41,7 @@ static void with_options(struct rig *rig, bool ends_jobs, bool keeps_jobs)
     rig_start(rig);
 }
 
-/* Expects that the worker is informed of the end before the aggregator. */
+/* Expects that the end is sent to the worker before it is sent to the aggregator. */
 static void expect_end_in_order(struct rig *rig, struct worker *w, struct end *lane,
                                 const char *text)
 {
@@ -108,7 +108,7 @@ static void an_aggregator_that_is_still_starting_is_not_left_behind(void **state
     assert_int_equal(rig->starts, 2);
     coordinator_signal(rig->coordinator, SIGTERM);
     assert_true(is_ending(rig));
-    assert_int_equal(rig->stops, 1); /* stops the other aggregator */
+    assert_int_equal(rig->stops, 1); /* the coordinator has stopped the other aggregator */
 }
 
 static void sigterm_without_a_job_ends_the_aggregators(void **state)
@@ -302,8 +302,8 @@ static int run_cases(void)
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-/* Runs the tests in a child process, because the parent of this program may be a container's first
- * process: a coordinator that this process starts would end jobs on SIGTERM (K107). */
+/* Runs the tests in a child process. The parent of this program may be the first process of a
+ * container, and a coordinator that such a process starts would end jobs on SIGTERM (K107). */
 int main(void)
 {
     int status;

@@ -342,8 +342,8 @@ static void orders_and_aggregators_need_a_key_or_the_socket_even_with_insecure(v
     end_ask_refused(e, &request, -EPERM, "--operator");
 }
 
-/* The greeting over TCP sends an operator the path of the Unix socket, where no key is needed. The
- * greeting over the socket has the address of TCP, so the operator can check that the socket
+/* Over TCP, the greeting sends an operator the path of the Unix socket, which needs no key. Over
+ * the Unix socket, the greeting contains the TCP address, so the operator can check that the socket
  * belongs to this service. */
 static void the_greeting_of_an_operator_names_the_other_way_to_the_service(void **state)
 {
@@ -430,13 +430,12 @@ static void invalid_names_and_names_in_use_are_refused(void **state)
     end_ask_refused(e, &request, -EEXIST, "for a new key run `gradpool tenant revoke acme` first");
     revoke_request(&request, &revoked, "nobody");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant nobody");
-    /* the refused request names another tenant than the local one */
+    /* the request names a tenant that does not exist */
     revoke_request(&request, &revoked, "");
     end_ask_refused(e, &request, -ENOENT, "there is no tenant");
 }
 
-/* Creates all tenants but the last without the store, because each stored tenant is written to the
- * disk. */
+/* Creates all tenants but the last in memory only, because storing so many tenants takes long. */
 static void a_tenant_beyond_the_most_of_a_service_is_refused(void **state)
 {
     struct rig *rig = *state;

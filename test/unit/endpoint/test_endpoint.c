@@ -1,5 +1,5 @@
-/* Tests endpoints: accepted texts, and failures of sockets, whose messages name the next step. All
- * traffic stays on loopback. */
+/* Tests endpoints: accepted texts, and failures of sockets. The messages about failures name the
+ * next step. All traffic stays on loopback. */
 #include "svc/base/clock.h"
 #include "svc/endpoint/endpoint.h"
 
@@ -31,7 +31,7 @@ static void expect_text(const char *text, const char *part)
         fail_msg("expected '%s' in '%s'", part, text);
 }
 
-/* Replaces the resolver. A lookup of HUNG_NAME waits until let_go is posted, as if name servers
+/* Replaces the resolver. A lookup of HUNG_NAME waits for the semaphore let_go, as if name servers
  * were silent. */
 #define HUNG_NAME "node.hangs.example"
 static sem_t let_go, has_returned;
@@ -471,7 +471,7 @@ static void a_unix_socket_with_a_full_queue_ends_by_the_deadline(void **state)
 
 /* --- names and interfaces -------------------------------------------------------------------- */
 
-/* A label of a name has at most 63 letters. This name therefore fails without a query. */
+/* A label of a name has at most 63 letters, so the lookup of this name fails without a query. */
 static void the_error_of_an_impossible_name_names_the_name(void **state)
 {
     char name[80];

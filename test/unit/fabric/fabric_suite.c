@@ -1,4 +1,5 @@
-/* Runs the cases for all fabrics and the cases added by the test of one fabric, as one group. */
+/* Runs two kinds of cases as one group: the cases for all fabrics, and the cases that the test of
+ * one fabric adds. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include <stdlib.h>

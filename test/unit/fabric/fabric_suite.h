@@ -17,7 +17,7 @@ struct fabric_factory {
     void (*begin)(void);
     void (*end)(void);
     int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
-    /* Two functions that return an unused address, and an address without a listener. */
+    /* name_address() writes an unused address. dead_address is an address without a listener. */
     void (*name_address)(char *ret_address);
     const char *dead_address;
     /* Advances virtual time. NULL: time is real. */
@@ -48,7 +48,8 @@ extern const size_t fabric_talk_cases_count, fabric_memory_cases_count, fabric_s
 #define SEEN_MAX 512
 #define SEEN_BYTES_MAX 512
 
-/* A received event. The rig has copied the event's data, and returned its buffer to the fabric. */
+/* A received event. The rig has copied the event's data, and has returned the buffer to the
+ * fabric. */
 struct seen {
     struct fabric_event event;
     unsigned char data[SEEN_BYTES_MAX];
@@ -86,12 +87,12 @@ struct seen rig_expect(struct rig *rig, struct side *side, enum fabric_event_kin
 /* Checks that this side has no event. */
 void rig_expect_nothing(struct rig *rig, struct side *side);
 
-/* Expects CLOSED for this owner with this error, and no event after it. */
+/* Expects CLOSED for this owner with this error, and no event after CLOSED. */
 void rig_expect_closed(struct rig *rig, struct side *side, void *owner, int error);
 /* Sends a string with its final zero as a message. */
 void rig_send(struct fabric_conn *c, const char *text);
 void rig_expect_text(struct rig *rig, struct side *side, const char *text);
-/* Returns a shared region of worker i. The lane knows it under `id`. */
+/* Returns a region that worker i shares with the lane under the number `id`. */
 struct region rig_lend(struct rig *rig, int i, uint32_t id, size_t bytes);
 
 /* Sleeps on the descriptor or bell of fabric_arm(), for at most `ms` milliseconds. */

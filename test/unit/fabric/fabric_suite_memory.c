@@ -1,5 +1,5 @@
-/* Tests shared memory as defined in svc/fabric/fabric.h: sharing, reads, writes, mapping,
- * withdrawing. */
+/* Tests shared memory as defined in svc/fabric/fabric.h: lending and withdrawing, reads and writes,
+ * and mapping. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include <errno.h>

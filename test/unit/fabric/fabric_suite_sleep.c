@@ -1,5 +1,5 @@
-/* Tests sleeping as defined in svc/fabric/fabric.h: a sleeping side is woken (W8). Both sides run
- * in threads. */
+/* Tests sleeping as defined in svc/fabric/fabric.h: each event wakes a sleeping side (W8). Each
+ * side runs in its own thread. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/clock.h"
@@ -81,7 +81,7 @@ static void no_wake_up_is_lost_between_two_sleepers(void **state)
     assert_int_equal(worker.done, rig->factory->ping_pongs);
 }
 
-/* Events other than messages also wake sleepers. */
+/* Other events than messages also wake a sleeping side. */
 static void *connect_late(void *argument)
 {
     struct rig *rig = argument;

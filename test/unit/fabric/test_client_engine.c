@@ -1,6 +1,6 @@
-/* Tests the thread that polls a job's fabrics, and its sleep (client/lib/README.md, L3 and L4): on
- * a bell, on a descriptor, on both. The peer is a thread with two listening fabrics, which rings on
- * request. */
+/* Tests the thread that polls a job's fabrics (client/lib/README.md, L3 and L4). The thread sleeps
+ * on a bell, on a descriptor, or on both. The peer is a thread with two listening fabrics, which
+ * sends a word on request. */
 #include "svc/base/clock.h"
 #include "svc/fabric/engine.h"
 #include "svc/fabric/engine_sleep.h"
@@ -35,7 +35,8 @@ static struct {
     struct fabric_conn *conns[KINDS];
     char addresses[KINDS][FABRIC_ADDRESS_BYTES_MAX];
     bool is_stopping; /* this field and the next one are accessed atomically */
-    uint64_t ring;    /* kind and word of the requested ring; RING_NONE: no request */
+    /* kind of the fabric and word that the test requests; RING_NONE: no request */
+    uint64_t ring;
 } peer;
 
 static void serve(enum kind kind)
@@ -109,7 +110,7 @@ static void peer_stop(void)
     close(peer.wake_fd);
 }
 
-/* Requests a ring after a short time, so that the receiver can fall asleep. */
+/* Requests a word after a short time, so that the receiver can fall asleep. */
 static void ring_soon(enum kind kind, uint32_t word)
 {
     __atomic_store_n(&peer.ring, (uint64_t)kind << 32 | word, __ATOMIC_RELEASE);
@@ -208,7 +209,7 @@ static void check_deadline(void)
     flag = false;
     assert_false(engine_run(&engine, before_ns + 100 * NS_PER_MS, is_flagged, NULL));
     assert_true(clock_now_ns() - before_ns >= 100 * NS_PER_MS);
-    /* so the thread sleeps instead of spinning */
+    /* the thread has slept and has not spun */
     assert_true(clock_process_cpu_ns() - cpu_ns < 50 * NS_PER_MS);
 }
 
@@ -297,7 +298,8 @@ static void a_waiter_takes_over_from_the_progress_thread_and_gives_back(void **s
 }
 
 /* Two threads poll in turns. A wake-up for the first thread must not be lost while the second
- * thread polls. The progress thread is replaced repeatedly and must continue each time. */
+ * thread polls. The waiting thread repeatedly polls in place of the progress thread, which must
+ * continue each time. */
 static void no_wake_up_is_lost_when_two_threads_poll_in_turns(void **state)
 {
     connect_by(SHM);

@@ -1,5 +1,5 @@
 /* Tests fabric_mem as a network. Runs the cases of every fabric, and then cases with virtual time:
- * delays, deaths and refusals. The same seed repeats a case exactly. */
+ * delays, deaths and refusals. With the same seed a case runs in exactly the same way. */
 #include "test/unit/fabric/fabric_suite.h"
 
 #include "svc/base/text.h"
@@ -50,8 +50,8 @@ struct world {
     char memory[256];
 };
 
-/* Returns the next event. Advances the clock only if no event is ready. NONE: no event will
- * follow. */
+/* Returns the next event. Advances the clock only if no event is ready. Returns the kind NONE if no
+ * event will follow. */
 static struct fabric_event next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -127,7 +127,7 @@ static void nothing_arrives_before_its_time(void **state)
 
     assert_int_equal(fabric_read(w.at_lane, 0, 0, local, 8, NULL), 0);
     step(DELAY_NS);
-    expect_no_event(w.worker); /* before its memory is read, the worker has no event */
+    expect_no_event(w.worker); /* a read of its memory causes no event at the worker */
     step(DELAY_NS - 1);
     expect_no_event(w.lane);
     step(1);

@@ -1,5 +1,5 @@
-/* Tests the order in which a poll reads connections (svc/fabric/turns.h). The connections exist
- * only in the test: each connection has a number of unread events. */
+/* Tests the order in which a poll reads connections (svc/fabric/turns.h). The connections are
+ * simulated: a connection is only a number of unread events. */
 #include "svc/fabric/turns.h"
 
 #include <setjmp.h>

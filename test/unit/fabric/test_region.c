@@ -1,4 +1,4 @@
-/* Tests memory for sharing, and its properties for a lane on the same host. */
+/* Tests the memory that a worker shares, as a lane on the same host uses this memory. */
 #include "svc/fabric/region.h"
 
 #include <errno.h>

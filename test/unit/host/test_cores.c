@@ -234,7 +234,7 @@ static void the_affinity_mask_narrows_the_cores(void **state)
     cores_destroy(all);
 }
 
-/* Destroys NULL, as a function does that fails before it has created a topology. */
+/* Destroys NULL, like a function that fails before it has created a topology. */
 static void destroying_no_topology_affects_no_other_topology(void **state)
 {
     struct cores *c = machine(TWO_PACKAGES, NULL), *none = NULL;

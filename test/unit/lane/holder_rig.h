@@ -64,8 +64,8 @@ static inline bool lane_has(uint32_t i)
     return false;
 }
 
-/* Ends the worker's connection, and waits until the lane has detected the end, because the lane
- * would refuse an earlier new connection. */
+/* Ends the worker's connection, and waits until the lane has detected the end. Before this
+ * detection the lane would refuse a new connection. */
 static inline void end_connection(uint32_t i)
 {
     fabric_disconnect(rig.workers[i].conn);

@@ -199,8 +199,8 @@ void rig_until_busy(struct rig *rig)
     }
 }
 
-/* Polls for longer than a packet needs over loopback, and often enough for several successive
- * messages, even if the host has stopped this process for a while. */
+/* Polls for longer than a packet needs over loopback. If the host has stopped this process for a
+ * while, the number of polls is still sufficient for several successive messages. */
 void rig_settle(struct rig *rig)
 {
     uint64_t until_ns = clock_now_ns() + (strcmp(rig->kind, "shm") == 0 ? 5 : 40) * NS_PER_MS;

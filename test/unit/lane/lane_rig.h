@@ -13,9 +13,11 @@
 #define RIG_JOB 7
 #define RIG_LANE 3
 #define RIG_INCARNATION UINT64_C(0xfeed)
-/* The cache is so small that long tensors bypass it (A18) and short ones do not. */
+/* The cache is so small that sums of long tensors bypass the cache (A18), and sums of short tensors
+ * do not. */
 #define RIG_CACHE_BYTES (64u << 10)
-/* Memory of a worker. Inputs are at its start, landing areas at its middle. */
+/* Bytes of memory of a worker. Inputs begin at the start of this memory, landing areas in the
+ * middle. */
 #define RIG_REGION_BYTES (8u << 20)
 #define RIG_LANDING (RIG_REGION_BYTES / 2)
 
@@ -65,7 +67,7 @@ struct rig {
     uint32_t rests;      /* number of reports by the lane that a released piece is idle */
 };
 
-/* An announcement. A field with the value 0 gets its default. */
+/* An announcement. For a field with the value 0, rig_say() sends a default. */
 struct say {
     uint32_t piece, word;
     uint64_t round;
@@ -105,7 +107,8 @@ void rig_start_job(struct rig *rig, const char *kind, uint32_t count, uint32_t p
                    uint64_t elements);
 float *rig_input(struct rig *rig, uint32_t i, uint64_t offset);
 float *rig_landing(struct rig *rig, uint32_t i, uint64_t offset);
-/* Makes the page with this byte of worker i's memory unusable for the lane (only shm). */
+/* Takes a page of worker i's memory away from the lane: the page that contains the byte `at`. Only
+ * for shm. */
 void rig_break_page(struct rig *rig, uint32_t i, const void *at);
 void rig_say(struct rig *rig, uint32_t i, struct say say);
 /* Polls only the lane until chunks are in progress. The test fails after a minute. */

@@ -7,7 +7,7 @@
 #include "test/unit/lane/lane_rig.h"
 
 #define MOVED 1 /* number of the moving piece */
-/* Difference between the words of the new owner and those of the old owner (W5). */
+/* Difference between the words that ranks use at the new owner and at the old owner (W5). */
 #define MOVED_OFFSET 1000
 
 struct moving {

@@ -37,7 +37,7 @@ static void assert_within_5_percent(size_t accounts, size_t allocated)
         fail_msg("accounts say %zu bytes, the allocator %zu", accounts, allocated);
 }
 
-/* Returns a random size: usually small, sometimes that of a slot. */
+/* Returns a random size. The size is usually small, and sometimes as large as a slot. */
 static size_t any_size(void)
 {
     int scale = (int)(random() % 100);
@@ -162,7 +162,7 @@ static void the_end_of_the_arena_frees_all_memory(void **state)
         memset(large, 1, 4 << 20);
         arena_destroy(arena);
     }
-    /* each arena used 4 MiB and freed them; a sanitizer may keep less than half of them */
+    /* each arena has used and freed 4 MiB; a sanitizer may keep less than half of this memory */
     assert_true(resident_bytes() < before + ((size_t)rounds << 21));
 }
 

@@ -187,7 +187,7 @@ static void an_announcement_of_the_next_round_waits(void **state)
     fill(1, 2, 0, 100);
     rig_say(&rig, 1, (struct say){.piece = 1, .word = 2, .round = 2, .elements = 100});
     rig_until(&rig, rig.workers[0].commits_count == 1);
-    /* the commit of round 2 implies that of round 1 */
+    /* the commit of round 2 implies the commit of round 1 */
     assert_int_equal(rig.workers[0].commits[0], 2);
     check_result(0, 2, 2, 8192, 100, false);
     check_result(1, 2, 2, 0, 100, false);
@@ -460,7 +460,7 @@ static void a_query_names_the_ranks_that_have_not_announced(void **state)
     rig_until(&rig, rig.workers[1].missing_count == 1);
     assert_int_equal(rig.workers[1].missing.word, 5);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);
-    query.round = 0; /* the query of a late worker, which knows no round */
+    query.round = 0; /* a late worker sends such a query, because it knows no round */
     assert_int_equal(fabric_send(rig.workers[1].conn, &query, sizeof query, NULL, 0), 0);
     rig_until(&rig, rig.workers[1].missing_count == 2);
     assert_int_equal(rig.workers[1].missing.ranks[0], 1 << 0 | 1 << 2);

@@ -68,8 +68,8 @@ static void the_piece_that_takes_the_most_time_is_the_reference(void **state)
     rig_connect(&rig, 1, RIG_JOB, 1);
     for (uint64_t round = 1; round <= 3; round++)
         push(1, round, 64);
-    /* the lane time includes time in which the lane waits for its core within a round, so this may
-     * need many rounds */
+    /* lane time includes the time in which the lane waits for its core during a round, so the
+     * change may need many rounds */
     for (uint64_t round = 1; round <= 2000 && rig_use(&rig).reference != 2; round++)
         push(2, round, 60000);
     assert_int_equal(rig_use(&rig).reference, 2);
@@ -122,7 +122,7 @@ static uint64_t busy_ns_of(uint32_t id)
     return jobs[jobs[0].job != id].busy_ns;
 }
 
-/* Over TCP, polls also read the queues of silent connections until the thread sleeps. With
+/* Over TCP, polls also read the queues of silent connections, until the thread sleeps. With
  * libfabric 2 one read moves the bytes of all connections, so no job is charged. */
 static void a_job_is_charged_for_polls_of_its_silent_connections(void **state)
 {
@@ -190,7 +190,7 @@ static void a_round_that_starts_within_a_turn_waits_from_its_start(void **state)
         assert_true(rig_use(&rig).queue_ns >= pieces[1].busy_ns / 2);
 }
 
-/* The round of the large piece ends before that of the small piece starts. */
+/* The round of the large piece ends before the round of the small piece starts. */
 static void the_end_of_a_round_is_its_last_event(void **state)
 {
     rig_start(&rig, kind);

@@ -204,7 +204,8 @@ static void a_new_owner_continues_from_the_copy_with_the_same_bits(void **state)
     assert_memory_equal(copy_of(1, 7), model, sizeof model);
 }
 
-/* The lane died while it wrote the state of the open round, so this half of the copy is invalid. */
+/* The lane died while it wrote the state of the open round, so the half of the copy for this round
+ * is invalid. */
 static void a_round_that_some_ranks_have_is_repeated_from_the_state_before(void **state)
 {
     lose_lane_after(3);
@@ -287,7 +288,7 @@ static void an_offer_in_mid_round_has_the_state_after_it(void **state)
     model_update(UPDATE_ADAM, 2, &usual);
     rig_settle(&rig);
     assert_memory_equal(copy_of(0, 2), model, sizeof model);
-    assert_int_equal(rig.workers[1].backed_count, 0); /* this copy is not needed */
+    assert_int_equal(rig.workers[1].backed_count, 0); /* rank 1's memory for a copy is not used */
 }
 
 static void an_existing_copy_precedes_an_offer_of_a_new_one(void **state)

@@ -1,5 +1,5 @@
-/* Tests when a new owner may use a copy that had just started (RULES.md of svc/lane, A49). The copy
- * contains one round only. The lost lane had committed this round. */
+/* Tests when a new owner may use a copy that had just begun (RULES.md of svc/lane, A49). The copy
+ * contains only the state of one round, which the lost lane had committed. */
 #include "test/unit/lane/holder_rig.h"
 
 #include <errno.h>
@@ -97,8 +97,8 @@ static void no_rank_enters_after_a_round_known_only_from_a_copy(void **state)
     assert_int_equal(commits() + rig.workers[1].closed_count, 0);
 }
 
-/* Other pieces of the tensor may not have completed the round. If these pieces repeat the round
- * with other ranks, the tensor's step would mix both sets of ranks. */
+/* Other pieces of the tensor may not have completed the round, and would repeat it with the new
+ * ranks. The tensor's step would then mix both sets of ranks. */
 static void after_a_change_of_ranks_no_word_ends_a_round_of_the_former_ranks(void **state)
 {
     lose_lane_behind_a_copy_that_begins();

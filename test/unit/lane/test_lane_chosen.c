@@ -1,6 +1,6 @@
-/* Tests rounds of the first k ranks, and of ranks chosen by a leading tensor (A45, W12, W13), while
- * their lane dies, or workers join and leave. Each round must end, or every rank must receive the
- * reason. */
+/* Tests rounds of the first k ranks, and rounds of ranks that a leading tensor chooses (A45, W12,
+ * W13). Meanwhile the lane dies, or workers join and leave. Each round must end, or every rank must
+ * receive the reason. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
@@ -247,7 +247,7 @@ static void a_rank_with_a_result_has_its_set(void **state)
     expect_late(2, 1, 1, 2.5f);
     assert_int_equal(rig.workers[0].chosen_count, 0); /* rank 0 has sent the set itself */
     expect_set(1, 1, 1 << 0 | 1 << 1);
-    expect_set(2, 1, 1 << 0 | 1 << 1); /* the answer of a late rank is a result, too */
+    expect_set(2, 1, 1 << 0 | 1 << 1); /* the answer to a late rank is also a result */
 }
 
 static void a_set_goes_over_a_connection_once(void **state)
@@ -454,7 +454,7 @@ static void say_long(uint32_t rank, uint32_t id)
  * long chunks. */
 static void lose_one_of(struct lane_terms terms, struct lane_terms of_other, bool other_waits)
 {
-    /* tests a short piece, too, which is placed again with the length of the long piece */
+    /* drops the short piece, and places the piece again with the length of a long piece */
     start_elastic(terms);
     lane_drop(rig.lane, RIG_JOB, &piece, 1);
     spec.elements = LONG;

@@ -26,7 +26,8 @@ static const char *kind;
 static struct rig rig;
 static uint64_t opened_ns; /* time of the last close */
 static double noise;       /* ratio of noise to signal (V/N) in the sums that rank 0 sends */
-static uint32_t measured;  /* number of gradients in these sums; 0: rank 0 sends no sums */
+/* number of gradients in the sums that rank 0 sends; 0: rank 0 sends no sums */
+static uint32_t measured;
 
 static int stop(void **state)
 {
@@ -188,7 +189,7 @@ static void a_rank_that_comes_in_time_is_counted(void **state)
     assert_int_equal(lane_next_ns(rig.lane), 0);
 }
 
-/* AdaSync without losses keeps its first number of gradients. */
+/* If no rank sends a loss, the rule AdaSync keeps its first number of gradients. */
 static void a_rule_without_sums_needs_none(void **state)
 {
     start((struct backup_terms){.rule = BACKUP_TERMS_ADASYNC, .k = 3});

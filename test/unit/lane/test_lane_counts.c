@@ -1,5 +1,5 @@
-/* Tests the counts of a job with backup workers on its leader lane (A100): gradients of each rank,
- * reasons for which rounds were closed, and the rows of these counts in a measurement. */
+/* Tests the counts of a job with backup workers on its leader lane (A100): the gradients of each
+ * rank, the reasons of all closes, and the rows of these counts in a measurement. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/counts.h"

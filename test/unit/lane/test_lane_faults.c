@@ -436,8 +436,8 @@ static void note_failed(void *context, uint32_t job, int code, const char *text)
     snprintf(failed->text, sizeof failed->text, "%s", text);
 }
 
-/* The lane cannot send a worker an error over a connection that has ended, so it reports the
- * failure to the coordinator. */
+/* Over a connection that has ended, the lane cannot send an error to the worker. The lane therefore
+ * reports the failure to the coordinator. */
 static void an_ended_connection_is_a_failure_that_the_lane_reports(void **state)
 {
     struct failed failed = {0};
@@ -475,7 +475,7 @@ static void a_piece_that_is_being_dropped_cannot_be_placed_again(void **state)
     assert_int_equal(lane_place(rig.lane, RIG_JOB, "job", 2, 2, true, &piece, 1), 0);
 }
 
-/* The piece fails while results are being written. It must become idle before the drop. */
+/* The piece fails while results are being written. The piece must become idle before the drop. */
 static void a_piece_that_failed_in_mid_round_can_be_dropped(void **state)
 {
     enum { BIG = 1000000 };

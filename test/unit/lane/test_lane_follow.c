@@ -1,6 +1,6 @@
-/* Tests pieces whose updates follow the sets of the job (A85, W22). The set of the job's round
- * makes the update, with the settings of its lowest rank. A rank outside the set (a taker) gets an
- * answer only when it requests a result. The test acts as the leader lane. */
+/* Tests pieces whose updates follow the sets of the job (A85, W22). An update uses the gradients of
+ * the set of the job's round, and the settings of the lowest rank of the set. A rank outside the
+ * set (a taker) gets an answer only when it requests a result. The test acts as the leader lane. */
 #include "svc/base/clock.h"
 #include "svc/lane/chunk/stuck.h"
 #include "svc/lane/job/table.h"
@@ -28,7 +28,7 @@ static void begin(enum update_rule rule)
     model_set();
 }
 
-/* Sends the set of the job's round `number` to the lane, forwarded by one rank. */
+/* The rank `by` forwards the set of the job's round `number` to the lane. */
 static void choose(uint32_t by, uint64_t number, uint64_t ranks)
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = number, .ranks = {ranks}};
@@ -237,7 +237,7 @@ static void a_dropped_gradient_is_not_answered_before_its_rank_takes(void **stat
     push(2, 2, 1);
     round_of_two(2);
     rig_settle(&rig);
-    assert_int_equal(rig.workers[2].words_count, 1); /* of the broadcast */
+    assert_int_equal(rig.workers[2].words_count, 1); /* the word of the broadcast */
     assert_int_equal(rig.workers[2].closed_count, 0);
     take_round(2, 2);
     expect_closed(2, 1, 2, 2);
@@ -323,7 +323,7 @@ static void two_takers_of_different_rounds_both_get_theirs(void **state)
     expect_parameters(2);
 }
 
-/* The half with the state before the open round is the half into which this round writes. */
+/* The open round writes to the half that contains the state before the last round. */
 static void an_answer_writes_to_no_state(void **state)
 {
     begin(UPDATE_MOMENTUM);
@@ -346,7 +346,7 @@ static void an_answer_writes_to_no_state(void **state)
 
 /* --- a taker that is stopped --- */
 
-/* Rank 2 requests the result of round 2, and is stopped before it has received all of it. */
+/* Rank 2 requests the result of round 2, and is stopped before it has received the whole result. */
 static void stop_taker(void)
 {
     begin(UPDATE_SGD);
@@ -367,7 +367,7 @@ static void a_stopped_taker_delays_no_round(void **state)
         return expect_closed(2, 1, 2, 2); /* the lane writes to mapped memory without any action of
                                            * the process */
     expect_closed(2, 1, 2, 6);
-    assert_int_equal(rig.workers[2].words_count, 1); /* of the broadcast */
+    assert_int_equal(rig.workers[2].words_count, 1); /* the word of the broadcast */
     take_round(2, 6);
     expect_closed(2, 2, 6, 6);
     expect_parameters(2);
@@ -486,7 +486,7 @@ static void move(void)
 static void a_new_owner_gets_the_round_of_the_job(void **state)
 {
     move();
-    take_round(2, 2); /* at the new owner, this request also reports the last round of the rank */
+    take_round(2, 2); /* this request also reports the rank's last round to the new owner */
     expect_closed(2, 1, 2, 2);
     expect_parameters(2);
     choose(0, 2, ALL);

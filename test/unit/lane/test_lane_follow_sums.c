@@ -111,8 +111,8 @@ static void expect_commit(uint32_t rank, uint64_t round)
     assert_int_equal(w->errors_count, 0);
 }
 
-/* Checks that the rank has received `answers` answers, and that the last one has the result of this
- * round and this set. */
+/* Checks that the rank has received `answers` answers, and that the last answer has the result of
+ * this round and this set. */
 static void expect_taken(uint32_t rank, int answers, uint64_t round, uint64_t ranks)
 {
     const struct rig_worker *w = &rig.workers[rank];
@@ -283,8 +283,8 @@ static void a_result_that_was_overwritten_fails_the_job_in_words(void **state)
     }
 }
 
-/* Until the end of its round, the rank's announcement determines where the lane reads and writes.
- * The rank must not request a result meanwhile. */
+/* Until a round ends, the rank's announcement of the round determines the memory that the lane
+ * reads and writes. During this time the rank must not request a result. */
 static void a_request_in_the_middle_of_the_own_round_is_refused(void **state)
 {
     start(false);
@@ -422,10 +422,10 @@ static void a_new_owner_copies_a_result_to_the_ranks_of_its_set_only(void **stat
     round_of_two(3);
 }
 
-/* The announcements contain no number of the open round in the job. */
+/* No announcement contains the number that the open round has in the job. */
 static void a_new_owner_commits_a_round_again_to_a_rank_of_its_set(void **state)
 {
-    const uint64_t of_job = 7; /* number in the job of the tensor's round 2 */
+    const uint64_t of_job = 7; /* number that the tensor's round 2 has in the job */
     start(true);
     choose(0, of_job, TWO);
     say_of(0, 2, of_job, RECORD_MEAN, RECORD_IDLE);

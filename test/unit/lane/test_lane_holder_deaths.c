@@ -15,7 +15,7 @@
 
 #include <cmocka.h>
 
-#define STEPS_MOST 10000 /* number of steps that no case exceeds */
+#define STEPS_MOST 10000 /* maximum number of steps of a case */
 
 static char landed[RANKS][BYTES];
 static bool has_heard[RANKS], has_result[RANKS];
@@ -56,7 +56,7 @@ static void lose_lane_alone(void)
         memcpy(rig_landing(&rig, rank, 0), landed[rank], BYTES);
 }
 
-/* Kills the owner. The copy of its holder remains, too. */
+/* Kills the owner. The copy at the holder also remains. */
 static void lose_owner(void)
 {
     lose_lane_alone();
@@ -78,8 +78,8 @@ static void all_stand(uint64_t round)
         stand(rank, round);
 }
 
-/* Checks that a rank with the commit has the result. All other ranks then receive commit and
- * result. */
+/* Checks that each rank with the commit has the result, and that all other ranks then receive
+ * commit and result. */
 static void expect_round(uint64_t round)
 {
     model_update(UPDATE_ADAM, round, &usual);
@@ -127,7 +127,7 @@ static bool holder_dies_in_round(uint32_t steps)
     return is_over;
 }
 
-/* The next holder connects before the coordinator has named it to the owner. */
+/* The next holder connects before the coordinator has sent its name to the owner. */
 static bool owner_dies_before_the_next_holder_counts(uint32_t steps)
 {
     start_with_holder(3);
@@ -148,8 +148,8 @@ static bool owner_dies_before_the_next_holder_counts(uint32_t steps)
     return is_over;
 }
 
-/* The holder dies during a round, and then the piece moves. Some ranks may have the result of the
- * round, which the next lane repeats. */
+/* The holder dies during a round, and then the piece moves. The next lane repeats the round,
+ * although some ranks may already have the result. */
 static bool holder_dies_before_a_move(uint32_t steps)
 {
     struct lane_standing standing;

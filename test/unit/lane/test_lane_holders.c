@@ -103,8 +103,8 @@ static void a_round_under_way_is_repeated_with_the_holders_next_connection(void 
     assert_int_equal(rig.failures, 0);
 }
 
-/* A page of the copy fails in the turn in which the lane also writes the stamp. In memory the stamp
- * follows this page (A7). */
+/* In one turn, a page of the copy fails and the lane writes the stamp. The stamp is after this page
+ * in memory (A7). */
 static void a_failed_page_of_a_copy_leaves_the_copy_without_a_stamp(void **state)
 {
     start_with_holder(3);
@@ -187,8 +187,8 @@ static void a_new_owner_gets_the_copy_before_the_records_of_the_ranks(void **sta
     expect_kept(HOLDER, 5);
 }
 
-/* State and stamp of round 4 had arrived at the holder, but the round was not committed. Before the
- * repeated round writes its first byte, its stamp must be removed. */
+/* State and stamp of round 4 had arrived at the holder, but the round was not committed. The stamp
+ * must be removed before the repeated round writes its first byte. */
 static void a_round_that_was_copied_but_not_committed_is_repeated(void **state)
 {
     start_with_holder(3);
@@ -302,7 +302,7 @@ static void a_piece_without_parameters_needs_no_copy(void **state)
     keep(HOLDER);
     expect_figures(0, 1);
     lose_lane();
-    expect_figures(0, 0); /* no other state counts as copied or as empty */
+    expect_figures(0, 0); /* the lane has no state that counts as copied or as empty */
     for (uint32_t rank = 0; rank < RANKS; rank++)
         say(rank, 0, RECORD_BROADCAST, RECORD_IDLE);
     connect_holder(HOLDER);

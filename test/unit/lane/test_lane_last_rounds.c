@@ -1,6 +1,6 @@
 /* Tests rounds that a leaving rank of an elastic job has reported as committed (A44 of svc/lane):
- * if a remaining rank announces such a round again, this rank keeps its result. Also tests the
- * commits without which a rank could not report its last round. */
+ * if a remaining rank announces such a round again, its result stays. Also tests commits that a
+ * rank needs in order to report its last round. */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/move/release.h"
 #include "test/unit/lane/lane_rig.h"
@@ -187,7 +187,7 @@ static void a_rank_in_the_next_round_gets_the_commit_of_an_elastic_job(void **st
     assert_int_equal(rig.workers[2].commits_count, is_mapped());
     stop_rank(0, false);
     expect(2, 1, 6);
-    leave(2, 1); /* the commit is the proof for this report */
+    leave(2, 1); /* the rank may report the round because it has the commit */
     announce(1, 1, RECORD_SUM, 10);
     expect(1, 1, 6);
 }
@@ -303,8 +303,8 @@ static void a_rank_beyond_a_reported_round_gets_its_commit_before_a_stopped_rank
         expect(rank, 2, 2);
 }
 
-/* Each rank announces the reported round again, and has not received the COMMIT of the previous
- * round, either. */
+/* Each rank announces the reported round again. None of them has received the COMMIT of the
+ * previous round. */
 static void a_reported_round_is_not_repeated_by_ranks_that_keep_the_round_before(void **state)
 {
     start(0);

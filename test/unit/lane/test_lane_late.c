@@ -1,6 +1,7 @@
 /* Tests answers to late ranks of a tensor whose rounds need the first two of four ranks (A16).
- * Ranks 0 and 2 make all rounds, ranks 1 and 3 are late. A stopped rank is not polled: over a
- * network a write to it does not complete. Over shared memory each write is complete at once. */
+ * Ranks 0 and 2 take part in all rounds, and ranks 1 and 3 are late. The test does not poll a
+ * stopped rank, so over a network no write to this rank completes. Over shared memory each write is
+ * complete at once. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/move/moved_state.h"
@@ -103,7 +104,7 @@ static void expect(uint32_t rank, uint64_t round)
     }
 }
 
-/* Makes the next round, whose mean is the number of the round. */
+/* Runs the next round, whose mean is the number of the round. */
 static void make_round(void)
 {
     rounds++;
@@ -143,13 +144,13 @@ static void a_stopped_late_rank_delays_no_round(void **state)
     while (rounds < 6)
         make_round();
     expect_closed(1, 1);
-    push(1, 2, 1000); /* the rank continues with the round after its result, and is late again */
+    push(1, 2, 1000); /* the rank continues with the next round, and is late again */
     rig_until(&rig, rig.workers[1].closed_count == 2);
     assert_int_equal(rig.workers[1].closed[1].round, 6);
     expect(1, 6);
 }
 
-/* Returns whether the last chunk of the answer is posted. Otherwise stops or continues the rank,
+/* Returns whether the last chunk of the answer is posted. If not, stops or continues the rank,
  * which receives chunk after chunk. */
 static bool is_sent(uint32_t rank)
 {
@@ -261,7 +262,7 @@ static void leave(uint32_t rank)
     assert_int_equal(fabric_send(rig.workers[rank].conn, &record, sizeof record, NULL, 0), 0);
 }
 
-/* The round needs three ranks, of which two leave with its result. */
+/* The round needs three ranks. Two of them receive its result and leave. */
 static void a_rank_that_announces_a_round_in_progress_is_late_after_others_have_left(void **state)
 {
     rig.workers[2].is_stopped = true;

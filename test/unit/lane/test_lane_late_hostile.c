@@ -1,5 +1,5 @@
-/* Tests answers to late ranks beside wrong, slow and leaving peers (A16), and random orders of
- * their events. Ranks 0 and 2 make all rounds. */
+/* Tests answers to late ranks while peers send invalid records, are slow, or leave (A16). Also
+ * tests random orders of events. Ranks 0 and 2 take part in all rounds. */
 #include "svc/base/clock.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/move/moved_state.h"
@@ -137,7 +137,7 @@ static void flush_stopped(uint32_t rank)
     rig_settle(&rig);
 }
 
-/* With QUORUM_FIRST, too, HOLDS for the round in progress is accepted from a late rank. */
+/* Also with QUORUM_FIRST, the lane accepts a late rank's HOLDS for the round in progress. */
 static void a_late_rank_that_says_holds_during_the_next_round(void **state)
 {
     start_with(first_two, 15 * CHUNK, 2);
@@ -247,7 +247,7 @@ static uint32_t draw(uint32_t below)
 static uint32_t worker_of[RANKS], spare;
 static uint64_t at[RANKS]; /* newest announced round; 0: none is open */
 static int closed[RANKS];
-static uint64_t base[RANKS]; /* round that the rank knows */
+static uint64_t base[RANKS]; /* newest round that the rank knows */
 static uint64_t pulls;
 
 static void check_values(uint32_t rank, uint64_t round)

@@ -55,7 +55,7 @@ static void one_round(uint32_t round)
     assert_true(rig_landing(&rig, 0, 0)[0] == 2);
 }
 
-/* 768 ranks with 20,000 pieces would need gigabytes. */
+/* The requested pieces, 20,000 for 768 ranks, would need gigabytes. */
 static void a_lane_holds_no_more_than_it_may_and_other_jobs_train_on(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
@@ -181,7 +181,7 @@ static void a_worker_without_memory_for_a_window_is_refused(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, 4);
     rig_place(&rig, 8, 1, 1, 1, 4, false);
-    /* a sum of this number of ranks needs several passes, over mapped memory and over a network */
+    /* a sum over so many ranks needs several passes, with mapped memory and over a network */
     rig_place(&rig, 9, 9, 1, 1, 4, false);
     rig_place(&rig, 10, 9, 1, 1, 4, false);
     rig_place(&rig, 11, 9, 1, 1, 4, false);
@@ -299,7 +299,7 @@ static void the_sum_of_lent_bytes_does_not_wrap(void **state)
         return; /* the lane maps shared memory, so the length is checked */
     lane_set_lent_limits(rig.lane, RIG_JOB,
                          &(struct lane_lent){.bytes_max = UINT64_C(1) << 50, .tenant = ""});
-    /* the sum of this length and that of the first region wraps around to 0 */
+    /* the sum of this length and the length of the first region wraps around to 0 */
     struct region rest = rig.workers[0].region;
     rest.bytes = -(size_t)RIG_REGION_BYTES;
     assert_int_equal(fabric_lend(rig.workers[0].conn, &rest, 1), 0);

@@ -107,7 +107,8 @@ static void a_light_entry_is_next_when_it_arrives(void **state)
     }
 }
 
-/* After a pause an entry has priority only for as long as an entry that always uses little time. */
+/* After a pause an entry has priority, but not for longer than an entry that always uses little
+ * time. */
 static void an_entry_that_pauses_gets_no_more_time_than_others(void **state)
 {
     static const uint64_t cost_ns[3] = {90, 90, 90};
@@ -141,7 +142,8 @@ static void idle_time_earns_no_credit(void **state)
     assert_in_range(in_a_row, 1, 4);
 }
 
-/* The lane also counts the time of work outside turns (polls) for an entry, up to a limit. */
+/* For an entry the lane also counts the time of its work outside turns, such as polls. The counted
+ * time has a limit. */
 static void a_debt_is_paid_within_bounds(void **state)
 {
     static const uint64_t cost_ns[3] = {50, 50, 50};

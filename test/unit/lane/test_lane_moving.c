@@ -46,7 +46,8 @@ static void a_round_that_has_begun_is_finished_and_no_other_begins(void **state)
     rig_until(&moving.from, lane_is_quiet(moving.from.lane));
 }
 
-/* The next round is announced during the sum of the last one, whose commit would start it. */
+/* The next round is announced while the last round is summed. Without the release, the commit of
+ * the last round would start the next round. */
 static void announcements_before_the_end_of_the_round_wait_too(void **state)
 {
     moving_start(2, LONG / 2, (struct lane_terms){0});
@@ -100,8 +101,9 @@ static void a_frozen_piece_keeps_announcements_and_answers_queries(void **state)
     expect(&moving.from, 0, 9);
 }
 
-/* Rank 0 is in the set of round 1, whose COMMIT it has not received before the move, and is stopped
- * until round 3 has closed without this rank. The rank's values are still those of round 1. */
+/* Rank 0 is in the set of round 1, and has not received the COMMIT of this round before the move.
+ * The rank is stopped until round 3 has closed without the rank. The rank still has the values of
+ * round 1. */
 static void a_rank_with_a_result_is_told_the_round_of_this_result(void **state)
 {
     const struct rig_worker *late = &moving.to.workers[0];
@@ -119,7 +121,7 @@ static void a_rank_with_a_result_is_told_the_round_of_this_result(void **state)
     stand(&moving.to, 0, 1, RECORD_HOLDS);
     rig_until(&moving.to, late->closed_count == 1);
     assert_int_equal(late->closed[0].round, 1);
-    /* the rank continues with the round after its result, and is late again */
+    /* the rank continues with the next round, and is late again */
     push(&moving.to, 0, 2, 1000);
     rig_until(&moving.to, late->closed_count == 2);
     assert_int_equal(late->closed[1].round, 3);
@@ -194,8 +196,8 @@ static void note_round(struct piece *p, uint64_t begun_ns)
     p->begun_ns = begun_ns;
 }
 
-/* The numbers of rounds differ permanently if one tensor was broadcast more often, so only the
- * times of rounds show the end of an iteration. */
+/* If one tensor was broadcast more often, the numbers of rounds differ permanently. Therefore only
+ * the times of rounds show the end of an iteration. */
 static void the_end_of_an_iteration_is_seen_by_when_rounds_began(void **state)
 {
     const uint32_t both[] = {MOVED, MOVED + 1};

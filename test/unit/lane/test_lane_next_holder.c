@@ -90,8 +90,8 @@ static void without_a_holder_rounds_go_on(void **state)
     assert_memory_equal(rig_input(&rig, HOLDER, halves[0]), kept, sizeof kept);
 }
 
-/* Between the copy and the next round only one half of the copy has a state, whose update count is
- * 6. The update count of the unused half is 0. Modulo 3 these counts are equal. */
+/* After the copy, and before the next round, only one half of the copy has a state. The round of
+ * this half is 6, and the round of the unused half is 0. Modulo 3 these rounds are equal. */
 static void the_update_count_of_a_state_is_the_one_of_its_half(void **state)
 {
     start_with_holder(6);
@@ -348,7 +348,7 @@ static void a_holder_that_returns_before_the_ranks_are_informed_delays_no_round(
     expect_kept(HOLDER, 4);
 }
 
-/* A copied result is not summed: its rank sends the result and no gradient. */
+/* A copied result is not summed: the rank with the result sends the result and no gradient. */
 static void a_result_that_is_copied_is_copied_again_when_the_holder_goes(void **state)
 {
     start_with_holder(4);
@@ -395,8 +395,8 @@ static size_t meet_at_another_lane(void)
     return bytes;
 }
 
-/* A piece can come back to its lane: a move was undone, or the other lane was lost. If the holder's
- * host has failed, no transfer to the holder ends by itself. */
+/* A piece can come back to its lane, because a move was undone or the other lane was lost. If the
+ * holder's host has failed, a transfer to the holder does not end by itself. */
 static void a_piece_that_was_dropped_while_it_was_copied_can_be_placed_again(void **state)
 {
     struct lane_piece piece = {.id = W,
@@ -451,7 +451,7 @@ static void a_copy_of_a_received_state_is_whole_only_with_its_holder(void **stat
     keep(HOLDER);
     rig_until(&rig, lane_copied(rig.lane, RIG_JOB, pieces, 1) == 0);
     expect_filled(HOLDER, 4);
-    name(0, false); /* from here on the piece should have no copy */
+    name(0, false); /* from here on the coordinator wants no copy of the piece */
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), 0);
     lane_drop(rig.lane, RIG_JOB, pieces, 1);
     assert_int_equal(lane_copied(rig.lane, RIG_JOB, pieces, 1), -ENOENT);

@@ -121,7 +121,8 @@ static void halves_are_summed_in_float_and_rounded_once(void **state)
     say_halves(1, RECORD_SUM, 1, 0x3c00); /* the value 1 */
     say_halves(2, RECORD_SUM, 1, 0x3c00);
     expect_commits(1);
-    assert_int_equal(*(uint16_t *)rig_landing(&rig, 1, 0), 0x6801); /* 2050 instead of 2048 */
+    /* the value is 2050, and not 2048 */
+    assert_int_equal(*(uint16_t *)rig_landing(&rig, 1, 0), 0x6801);
 }
 
 static void a_mean_of_integers_is_refused(void **state)
@@ -333,8 +334,8 @@ static void a_leaver_ends_no_round_of_a_set_without_it(void **state)
 
 /* --- W5 --- */
 
-/* One rank has received its result in its landing area, another rank has not. Each rank gets
- * another result. */
+/* One rank has received its result in its landing area, and another rank has not. The results of
+ * the ranks differ. */
 static void a_new_owner_repeats_results_that_differ_between_ranks(void **state)
 {
     rig_start(&rig, kind);

@@ -99,7 +99,7 @@ static void a_fair_lane_serves_a_short_job_in_its_share(void **state)
     push_all(chunks);
     while (landed(2) < 4)
         turn();
-    /* within the same turn the lane also did other work */
+    /* in the same turn the lane has also done other work */
     assert_true(landed_at_all() <= 3 * 4 + 3);
 }
 
@@ -131,8 +131,8 @@ static void with_shortest_the_job_with_the_least_work_is_first(void **state)
     }
 }
 
-/* The short job announces its next round before the last one ends. Ordered by remaining bytes, the
- * long job would always wait. */
+/* The short job announces its next round before its last round ends. If only the remaining bytes
+ * counted, the long job would always wait. */
 static void with_shortest_a_long_job_is_served_in_the_end(void **state)
 {
     static const uint32_t chunks[JOBS] = {16, 8, 1};
@@ -240,7 +240,7 @@ static void say_one(uint32_t i)
     rig_say(&rig, i, (struct say){.piece = 1, .word = 1, .round = 1, .elements = 1});
 }
 
-/* As in S15 of svc/fabric/shm, a job may use the mapper two seconds in advance. */
+/* A job may use two seconds of the mapper's time in advance (S15 of svc/fabric/shm). */
 static void a_job_that_has_used_up_the_mapper_waits_alone(void **state)
 {
     rig_start(&rig, "shm");

@@ -1,5 +1,5 @@
-/* Tests which announcements make a round (svc/wire/README.md, W12 and W13), and compares all fields
- * of the records in both directions. Values are small integers, so sums are exact. */
+/* Tests which announcements form a round (svc/wire/README.md, W12 and W13), and compares all fields
+ * of the records in both directions. Values are small integers, so that sums are exact. */
 #include "svc/lane/job/table.h"
 #include "svc/reduce/reduce.h"
 #include "test/unit/lane/lane_rig.h"
@@ -16,7 +16,7 @@
 
 #define ELEMENTS (100000 / TRANSFER_SHORTER) /* two chunks */
 #define BYTES (ELEMENTS * sizeof(float))
-#define DATA 2 /* number of the piece; piece 1 is the leader's */
+#define DATA 2 /* number of the piece of the data tensor; piece 1 belongs to the leader */
 
 static const char *kind;
 static struct rig rig;
@@ -72,8 +72,8 @@ static void expect_commit(uint32_t rank, int count, uint64_t round, float value)
     expect(rank, value);
 }
 
-/* Checks that the lane has answered the worker's announcement with `word` by the result of `round`
- * and CLOSED, without a word. */
+/* Checks the lane's answer to the worker's announcement with `word`: the result of `round`, and
+ * CLOSED without a completion word. */
 static void expect_closed(uint32_t rank, int count, uint32_t word, uint64_t round, float value)
 {
     struct rig_worker *w = &rig.workers[rank];
@@ -140,7 +140,7 @@ static bool has_commit(uint32_t rank, uint64_t round)
     return w->commits_count > 0 && w->commits[w->commits_count - 1] == round;
 }
 
-/* A stopped rank receives no word, so over a network a round that waited for such a word would not
+/* A stopped rank receives no word. Over a network, a round that waits for such a word would not
  * end. */
 static void a_stopped_late_rank_delays_no_round_of_a_tensor_without_elements(void **state)
 {
@@ -241,7 +241,7 @@ static void a_gather_of_the_first_is_refused(void **state)
     assert_int_equal(rig.workers[0].error.code, -EOPNOTSUPP);
 }
 
-/* A barrier makes no result that late ranks could get. */
+/* A barrier has no result that late ranks could receive. */
 static void a_barrier_of_the_first_needs_a_tensor_without_elements(void **state)
 {
     const struct say barrier = {.piece = DATA,
@@ -256,7 +256,7 @@ static void a_barrier_of_the_first_needs_a_tensor_without_elements(void **state)
     rig_until(&rig, rig.workers[0].errors_count == 1 && rig.workers[2].errors_count == 1);
     assert_int_equal(rig.workers[0].error.code, -EOPNOTSUPP);
     rig.workers[0].errors_count = 0;
-    push(0, 1, 2); /* the piece is sound */
+    push(0, 1, 2); /* the piece still works */
     push(2, 1, 6);
     expect_commit(0, 1, 1, 4);
     push(1, 1, 1000);

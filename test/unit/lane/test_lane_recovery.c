@@ -1,5 +1,5 @@
-/* Tests how a new owner finds the round of a piece (W5), with the ranks' reports of their last
- * round (standings) in every order. Uses shared memory and libfabric. */
+/* Tests how a new owner finds the round of a piece (W5). The standings, which are the ranks'
+ * reports of their last round, arrive in every order. Uses shared memory and libfabric. */
 #include "test/unit/lane/lane_rig.h"
 
 #include <errno.h>
@@ -164,7 +164,7 @@ static void say_kept_and_next(uint32_t rank)
     rig_say(
         &rig, rank,
         (struct say){.piece = 1, .word = 6, .round = 5, .elements = 100, .standing = RECORD_KEEPS});
-    rig_settle(&rig); /* the kept round alone is not a standing, so the lane waits */
+    rig_settle(&rig); /* the record about the kept round is not a standing, so the lane waits */
     rig_say(&rig, rank,
             (struct say){.piece = 1, .word = 6, .round = 6, .elements = 100, .offset = 4096});
 }
@@ -247,7 +247,7 @@ static void a_new_owner_does_not_wait_for_a_rank_that_has_left(void **state)
     rig_until(&rig, rig.workers[2].errors_count == 1);
 }
 
-/* One of the two ranks is wrong. The lane must not use the operation of either one. */
+/* One of the two ranks is wrong. The lane must not use the operation of either rank. */
 static void ranks_that_hold_results_of_different_operations_do_no_harm(void **state)
 {
     start_recovering(2, 100);
@@ -301,8 +301,8 @@ static void start_recovering_terms(uint32_t workers, struct lane_terms terms)
         rig_connect(&rig, i, RIG_JOB, i);
 }
 
-/* The running sum of this rank contains only its own gradient. A copy of it would lose the
- * gradients of other ranks. */
+/* The running sum of this rank contains only the rank's own gradient. A copy of this sum would lose
+ * the gradients of other ranks. */
 static void the_running_sum_of_a_rank_is_no_result_for_others(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_ANY});
@@ -325,7 +325,7 @@ static void the_running_sum_of_a_rank_is_no_result_for_others(void **state)
     assert_true(rig_landing(&rig, 0, 0)[7] == 4.0f);
 }
 
-/* Round 3 had two ranks. The lane does not know the second one. */
+/* Round 3 had two ranks. The lane knows only one of them. */
 static void too_few_ranks_with_the_last_round_are_an_error_not_a_standstill(void **state)
 {
     start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});

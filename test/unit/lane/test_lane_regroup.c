@@ -1,5 +1,5 @@
 /* Tests workers that join and leave a job on a lane (A40 to A44 of svc/lane): rounds of the
- * remaining ranks, copies of results, entries of late workers. */
+ * remaining ranks, copies of results, and the entry of late workers. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"
@@ -476,7 +476,7 @@ static void replace_by_who_has_room(void)
     rig_connect(&rig, 3, RIG_JOB, 3);
     offer(3);
     stand(3, 0, RECORD_ENTERS);
-    stand(0, 2, RECORD_HOLDS); /* this rank alone has the result, and has no commit */
+    stand(0, 2, RECORD_HOLDS); /* only this rank has the result, and it has no commit */
     stand(1, 2, RECORD_ANNOUNCE);
 }
 
@@ -494,7 +494,7 @@ static void a_rank_that_enters_a_copied_round_gets_the_steps_after_it(void **sta
     expect_copy(3, 2, 90);
 }
 
-/* The round is not copied to the late worker, whose copy of the state was being written. */
+/* The lost late worker was receiving a copy of the state, which must not delay other ranks. */
 static void a_late_worker_that_is_lost_with_a_copy_delays_no_rank(void **state)
 {
     start_parameters(LONG / 4);

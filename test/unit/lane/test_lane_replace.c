@@ -1,6 +1,6 @@
-/* Tests a worker whose connection was lost. The worker connects again and reports its standing. The
- * lane still considers the first connection alive (A69), or has detected its end (A70). Uses
- * libfabric. */
+/* Tests a worker whose connection was lost. The worker connects again and reports its standing. At
+ * this time the lane still considers the first connection alive (A69), or has detected its end
+ * (A70). Uses libfabric. */
 #include "svc/base/text.h"
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/hear/replace.h"
@@ -44,7 +44,7 @@ static void say(uint32_t i, uint8_t standing, uint64_t round, uint64_t elements)
     rig_say(&rig, i, said);
 }
 
-/* Drops everything that rank 0 sends or receives on its first connection from now on. */
+/* From now on, all that rank 0 sends or receives over its first connection is lost. */
 static void come_back(void)
 {
     rig_settle(&rig);
@@ -168,7 +168,8 @@ static void a_connection_that_dies_between_two_records_does_not_count(void **sta
     nobody_was_hurt();
 }
 
-/* Rank 1 or 2 may have a result with rank 0's gradient. A repeated result would differ. */
+/* Rank 1 or 2 may already have a result with rank 0's gradient. The result of a repeated round
+ * would differ. */
 static void the_tensor_of_a_quorum_first_fails(void **state)
 {
     const struct lane_terms first_two = {.quorum = QUORUM_FIRST, .bound = 2};
@@ -412,7 +413,7 @@ static void a_connection_that_is_reset_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, " 11 times in 60 s"));
 }
 
-/* The lane detects the end of none of these connections. */
+/* The lane does not detect the end of any of these connections. */
 static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
 {
     rig_start_job(&rig, "ofi", 1, 1, SHORT);

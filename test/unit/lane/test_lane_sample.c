@@ -1,6 +1,7 @@
 /* Tests sums over sampled gradients (A97). The sums of a small piece are exact, the sums of a large
- * piece are estimates. The lane sends the sums to the lowest rank of the set. The gradient of a
- * rank has one value, so the sums are known. The test acts as the leader lane. */
+ * piece are estimates. The lane sends the sums to the lowest rank of the set. All elements of a
+ * rank's gradient have the same value, so the expected sums are known. The test acts as the leader
+ * lane. */
 #include "test/unit/lane/lane_rig.h"
 
 #include <math.h>
@@ -14,7 +15,7 @@
 #define RANKS 10 /* number of ranks, more than the inputs of one pass */
 #define ALL 0x3ffu
 #define W 1
-#define SMALL 5000 /* number of elements in five blocks, of which the last one is short */
+#define SMALL 5000 /* number of elements, which fill five blocks; the last block is short */
 #define LARGE (400 * 1024)
 
 static const char *kind;

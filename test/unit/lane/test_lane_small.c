@@ -1,5 +1,5 @@
-/* Tests many small pieces at once. Over libfabric, enough pieces must be in transfer at the same
- * time, although memory is limited, and short payloads must wait in the job's inbox. Shared memory
+/* Tests many small pieces at once. Over libfabric, many pieces must be in transfer at the same
+ * time, although memory is limited. Short payloads must wait in the job's inbox. Shared memory
  * needs neither transfers nor an inbox. */
 #include "svc/lane/types.h"
 #include "svc/reduce/reduce.h"
@@ -16,7 +16,7 @@
 #define SMALL 100 /* number of elements of a small piece */
 #define STRIDE 4096u
 #define MIB (1u << 20)
-/* number of transfers that a job may use for long chunks */
+/* bytes of the slots for long chunks in the window of a job */
 #define LONG_WINDOW (5 * MIB / TRANSFER_SHORTER)
 
 static const char *kind;
@@ -41,8 +41,8 @@ static void fill(uint32_t rank, uint32_t piece, uint64_t round, uint64_t element
         rig_input(&rig, rank, piece * STRIDE)[e] = value(rank, piece, round);
 }
 
-/* Announces pieces. The caller has filled their inputs, or has overwritten the inputs to check that
- * the lane uses its stored payload. */
+/* Announces pieces, and does not change their inputs. The caller has filled the inputs, or has
+ * overwritten them to check that the lane uses the payload that it has stored. */
 static void say(uint32_t i, uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     for (uint32_t piece = first; piece < first + count; piece++)
@@ -181,8 +181,8 @@ static void window_and_inbox_are_counted_to_the_job_and_bounded(void **state)
     assert_int_equal(after, before);
 }
 
-/* Checks that the lane has stored the inputs: overwrites them before the other rank announces. Real
- * workers must not do this. */
+/* Checks that the lane has stored the inputs. The function overwrites the inputs before the other
+ * rank announces. Real workers must not do this. */
 static void check_kept(uint32_t first, uint32_t count, uint64_t round, uint64_t elements)
 {
     int before = rig.workers[0].commits_count;
@@ -229,7 +229,8 @@ static void pieces_that_are_dropped_give_their_room_in_the_inbox_back(void **sta
     check_kept(1, COUNT, 1, ELEMENTS);
 }
 
-/* An announcement of the next round stays in the worker's memory until that round begins. */
+/* The input that is announced for the next round stays in the worker's memory until that round
+ * begins. */
 static void a_payload_of_the_next_round_is_no_part_of_the_open_one(void **state)
 {
     rig_start_job(&rig, kind, 2, 1, SMALL);

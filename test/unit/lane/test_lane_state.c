@@ -1,5 +1,5 @@
-/* Tests the state that moves with a piece (A27 of svc/lane): parameters, sums, clocks, sets,
- * ranks that have left, failures. Also tests answers to an inconsistent state or request. */
+/* Tests the state that moves with a piece (A27 of svc/lane): parameters, sums, clocks, sets, ranks
+ * that have left, and failures. Also tests answers to an inconsistent state or request. */
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/regroup.h"
 #include "svc/reduce/update.h"
@@ -259,7 +259,7 @@ static void clocks_that_cannot_be_are_refused(void **state)
     expect(to, 1, 21);
 }
 
-/* Before the move rank 1 was the slowest rank. Since then the rank has sent nothing. */
+/* Before the move rank 1 was the slowest rank. After the move rank 1 has sent no message. */
 static void the_slowest_rank_is_known_before_its_announcement(void **state)
 {
     moving_start(2, ELEMENTS, (struct lane_terms){.quorum = QUORUM_STALE, .bound = 1});
@@ -293,7 +293,7 @@ static void the_late_get_the_result_that_was_kept(void **state)
     expect(to, 1, 4);
 }
 
-/* At the release of the piece, late ranks still wait for the answer of the lane. */
+/* When the piece is released, late ranks still wait for an answer of the lane. */
 static void the_next_lane_answers_late_ranks_of_a_released_piece(void **state)
 {
     moving_start(3, ELEMENTS, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
@@ -541,7 +541,8 @@ static void an_install_is_all_or_nothing(void **state)
     assert_int_equal(lane_install(to->lane, RIG_JOB, pieces, rounds, 2), -EBUSY);
 }
 
-/* The lane must refuse a header with a changed byte, or be able to use the changed state. */
+/* The test changes one byte of the header. The lane must refuse this state, or must be able to use
+ * it. */
 static void no_byte_of_a_state_does_harm(void **state)
 {
     static char bad[LANE_STATE_HEAD_BYTES + BYTES];

@@ -1,6 +1,6 @@
-/* Tests that after its first rounds a lane allocates nothing (A11), neither from its arena nor from
- * the C library. The fabrics of both sides allocate nothing, either. Linked with --wrap for both
- * allocators, so allocations of libraries are not detected. */
+/* Tests that after its first rounds a lane allocates no memory (A11), neither from its arena nor
+ * from the C library. The fabrics of both sides must not allocate memory either. Linked with --wrap
+ * for both allocators, so allocations of libraries are not detected. */
 #include "svc/lane/memory/arena.h"
 #include "svc/lane/round/tracing.h"
 #include "test/unit/lane/lane_rig.h"

@@ -30,7 +30,7 @@ static void stop_in_mid_read(void)
                         job_find(rig.lane, RIG_JOB)->workers[1].posted > 0);
 }
 
-/* Moves the time of the last answer of each worker ten seconds back. */
+/* Sets the time of each worker's last answer to ten seconds earlier. */
 static void pass_time(void)
 {
     for (uint32_t i = 0; i < 3; i++)

@@ -1,6 +1,5 @@
-/* Tests the leader lane of a job with backup workers (A87, W22). A round waits for a rank that
- * still fetches the result of the round two rounds before. A rank that reports a fetched result
- * gets an answer. */
+/* Tests the leader lane of a job with backup workers (A87, W22). Round r + 2 waits for a rank that
+ * still fetches the result of round r. A rank that reports a fetched result gets an answer. */
 #include "svc/base/clock.h"
 #include "svc/lane/move/moved_state.h"
 #include "svc/lane/move/release.h"
@@ -24,7 +23,7 @@
 
 static const char *kind;
 static struct rig rig;
-static uint32_t lag; /* value 0: the lanes of the job update parameters */
+static uint32_t lag; /* lag of the job in rounds; 0: the lanes of the job update parameters */
 
 static int stop(void **state)
 {
@@ -103,7 +102,8 @@ static void expect_waits(uint64_t round, uint64_t until_ns)
     assert_int_equal(lane_next_ns(rig.lane), until_ns);
 }
 
-/* Checks that the late rank has received `answers` answers, and that the last one names `round`. */
+/* Checks that the late rank has received `answers` answers, and that the last answer names
+ * `round`. */
 static void expect_answer(int answers, uint64_t round)
 {
     const struct rig_worker *w = &rig.workers[LATE];
@@ -309,7 +309,8 @@ static void a_new_leader_lane_sends_the_set_ahead_of_the_commit(void **state)
     assert_int_equal(rig.workers[1].chosen_count, 1);
     assert_int_equal(rig.workers[1].chosen.round, 1);
     assert_int_equal(rig.workers[1].chosen.ranks[0], 3);
-    assert_int_equal(rig.workers[0].chosen_count, 0); /* this rank has sent the set */
+    /* rank 0 itself has sent the set to the lane */
+    assert_int_equal(rig.workers[0].chosen_count, 0);
 }
 
 static void choose_two(uint64_t round)
@@ -318,8 +319,8 @@ static void choose_two(uint64_t round)
     assert_int_equal(fabric_send(rig.workers[0].conn, &chosen, sizeof chosen, NULL, 0), 0);
 }
 
-/* The former leader lane has sent a set without rank LATE to rank 0. Its successor closes the round
- * with rank LATE included. */
+/* The former leader lane has sent rank 0 a set without rank LATE. The new leader lane closes the
+ * same round with a set that includes rank LATE. */
 static void a_rank_outside_a_known_set_lacks_the_result(void **state)
 {
     lag = 1;
@@ -456,8 +457,8 @@ static void a_moved_number_out_of_bounds_is_refused(void **state)
     begin_take();
     assert_int_equal(lane_release(rig.lane, RIG_JOB, &piece, 1), 0);
     int64_t bytes = lane_state_read(rig.lane, RIG_JOB, HIDDEN, 0, moved, sizeof moved);
-    for (int64_t i = 0; i <= RANKS; i++) { /* the last numbers of the state are one round for each
-                                            * rank, and the usual time */
+    /* the last numbers of the state are the usual time and one round for each rank */
+    for (int64_t i = 0; i <= RANKS; i++) {
         char bad[LANE_STATE_HEAD_BYTES];
         memcpy(bad, moved, sizeof bad);
         bad[bytes - 1 - 8 * i] = (char)0xff;

@@ -66,7 +66,7 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-    eventfd_write(released_fd, 1); /* written even after a failure of the case */
+    eventfd_write(released_fd, 1); /* the write is needed even after a failure of the case */
     lane_thread_stop(thread);
     close(entered_fd);
     close(released_fd);

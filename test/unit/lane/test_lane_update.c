@@ -1,6 +1,6 @@
 /* Tests pieces with an update rule (README of svc/lane, A19; svc/wire, W14). The lane stores
  * parameters and moments, rank 0 sends the settings, and every rank receives the new parameters.
- * The kernels, which test_update tests, are the reference for this test. */
+ * The reference of this test is the kernels, which test_update tests. */
 #include "test/unit/lane/update_rig.h"
 
 #include <errno.h>

@@ -228,8 +228,8 @@ static void keep_parameters(uint32_t place)
     memcpy(kept[place], rig_landing(&rig, 1, 0), 1000 * sizeof(float));
 }
 
-/* The test computes each weighted mean. Updates with this mean as their only input must give the
- * same bits. */
+/* The test computes each weighted mean itself. An update with this mean as its only input must give
+ * the same bits as the weighted update. */
 static void expect_weighted_updates(bool measures)
 {
     static const uint32_t weights[] = {3, 1};
@@ -284,7 +284,7 @@ static void a_weight_that_no_rank_may_have_ends_the_connection(void **state)
     rig_until(&rig, rig.workers[0].is_closed);
     rig_stop(&rig);
     rig_start_job(&rig, kind, 2, 1, 10);
-    push(1, 1, 1, RECORD_SUM, 10, 2); /* a sum has no weights */
+    push(1, 1, 1, RECORD_SUM, 10, 2); /* a sum accepts no weights */
     rig_until(&rig, rig.workers[1].is_closed);
 }
 

@@ -50,8 +50,8 @@ static inline void start(uint32_t ranks, enum update_rule rule)
     start_rule(ranks, (struct lane_terms){.rule = rule}, false);
 }
 
-/* Excluded from ThreadSanitizer: the reference has one thread, and would use most of a test's
- * time. */
+/* Excludes a function from ThreadSanitizer. The reference runs in one thread, and would otherwise
+ * use most of a test's time. */
 #define ONE_THREAD __attribute__((no_sanitize("thread")))
 
 ONE_THREAD static inline float gradient(uint32_t rank, uint64_t round, uint64_t e)

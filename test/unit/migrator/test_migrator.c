@@ -1,5 +1,5 @@
-/* Tests the migration protocol line by line. Each line has an event of a side and its effect:
- * "side: event -> state / action". A line that starts with "--" is a comment. */
+/* Tests the migration protocol line by line. Each line has a side, an event and the effect of the
+ * event: "side: event -> state / action". A line that starts with "--" is a comment. */
 #include "migrator/migrator.h"
 
 #include <setjmp.h>

@@ -1,7 +1,8 @@
 /* Tests every state that the migration protocol can reach. Sides: coordinator, source, target and
- * the store. Events: messages in order on each channel, timeouts, refusals, one loss of source and
- * target each, one restart of the coordinator, announcements at any time. In each state the task
- * has one owner. If no message or write is pending, a lane serves the task. */
+ * the store. Events: messages in order on each channel, timeouts, refusals, at most one loss of the
+ * source and one of the target, one restart of the coordinator, and announcements at any time. In
+ * each state the task has one owner. If no message and no write is pending, a lane serves the
+ * task. */
 #include "migrator/migrator.h"
 
 #include <setjmp.h>
@@ -255,7 +256,7 @@ static void end_round(const struct world *from, bool fails)
     add_world(&w);
 }
 
-/* Runs a pending event that must happen. Returns false if there is none. */
+/* Runs a pending event that must happen. Returns false if no such event is pending. */
 static bool go_on(const struct world *w)
 {
     bool busy = w->write_pending || (w->round_open && !w->source_lost);

@@ -28,8 +28,8 @@ struct rig_service {
 void rig_replies(const struct rig_service *service, envelope **ret_status, envelope **ret_jobs);
 /* Returns a snapshot of the service. Fails the test if there is none. */
 struct snapshot *rig_snapshot(const struct rig_service *service);
-/* rig_before() returns a service that has run for half a minute, and rig_after() the same service
- * one second later: in this second lane 7 has used half a core, and lane 9 was idle. */
+/* rig_before() returns a service that has run for half a minute. rig_after() returns the same
+ * service one second later. In this second lane 7 has used half a core, and lane 9 was idle. */
 struct rig_service rig_before(void);
 struct rig_service rig_after(void);
 

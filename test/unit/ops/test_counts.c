@@ -1,4 +1,4 @@
-/* Tests the counts of a job with backup workers that operators see: the copy of the counts, their
+/* Tests how operators see the counts of a job with backup workers: the copy of the counts, their
  * text, JSON and metrics. */
 #include <setjmp.h>
 #include <stdarg.h>

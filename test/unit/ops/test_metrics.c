@@ -1,4 +1,4 @@
-/* Tests the metrics and the web page, with any names that users may choose, and with any number of
+/* Tests the metrics and the web page, with all kinds of names that users may choose, and with many
  * objects. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,7 +64,7 @@ static size_t lines_with(const char *text, const char *part)
 {
     size_t count = 0, bytes = strlen(part);
     const char *end = text + strlen(text);
-    /* uses searches with lengths, because under a sanitizer each string function reads the whole
+    /* the search uses lengths, because with a sanitizer each string function would read the whole
      * text */
     for (const char *line = text, *newline; line < end; line = newline ? newline + 1 : end) {
         newline = memchr(line, '\n', (size_t)(end - line));
@@ -124,7 +124,8 @@ static void figures_that_are_not_known_have_no_sample(void **state)
     snapshot_destroy(s);
 }
 
-/* After a start of the coordinator, a value of 0 would be read as a restart of the counter. */
+/* After a start of the coordinator, a reader would take a value of 0 for a restart of the
+ * counter. */
 static void lanes_without_a_report_have_no_counters(void **state)
 {
     struct rig_service now = rig_before();
@@ -155,7 +156,7 @@ static void names_are_escaped_in_labels_and_on_the_page(void **state)
     text = page_of(s, &history);
     has(text, "acme/a&quot;b\\c\nd&lt;script&gt;&amp;&#39;");
     assert_null(strstr(text, "<script>"));
-    has(text, "d\\u003cscript>&'\""); /* the name as the page's data contain it */
+    has(text, "d\\u003cscript>&'\""); /* this is the name's form in the data of the page */
     has(text, "<script type=\"application/json\" id=\"data\">");
     has(text, "}\n</script>\n</body></html>\n");
     free(text);
@@ -248,7 +249,7 @@ static void a_chart_has_steps_and_no_slopes(void **state)
     FILE *out = open_memstream(&text, &bytes);
     page_chart(moments, 2, out);
     fclose(out);
-    /* the line rises in the middle between the two values */
+    /* the line rises at the middle between the two points */
     has(text, "<path class=\"line allocated\" d=\"M44.0 163.5h0H336.0V12.0H628.0\"/>");
     free(text);
 }

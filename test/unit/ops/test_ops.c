@@ -117,7 +117,7 @@ static void jobs_json_has_workers_lanes_and_failure(void **state)
     PRINT(text, ops_jobs_json, &jobs);
     has(text, "\"tenant\": \"\",");
     has(text, "\"tenant\": \"acme\",");
-    has(text, "\"job\": \"r\\u00E9s\","); /* even C1 control characters must not reach a terminal */
+    has(text, "\"job\": \"r\\u00E9s\","); /* also C1 control characters must not reach a terminal */
     has(text, "\"failure\": \"rank 1 is gone\",");
     has(text, "\"failure\": \"\",");
     has(text, "\"lanes\": [\n        3,\n        10\n      ],");

@@ -1,5 +1,5 @@
-/* Tests the views of sites and of jobs of pools that operators see: the copy of a message, its
- * text, JSON and metrics. */
+/* Tests how operators see sites and jobs of pools: the copy of a message, its text, JSON and
+ * metrics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -21,8 +21,8 @@ static WIRE(PoolJobView) pool, queued, *queue = &queued;
 static WIRE(JobView) job, *jobs = &job;
 static WIRE(JobsReply) reply;
 
-/* Site "here" with 4 slots: job "resnet" trains with two workers, and a third one leaves. Job
- * "bert" waits. */
+/* Site "here" with 4 slots: job "resnet" trains with two workers, and its third worker is leaving.
+ * Job "bert" waits. */
 static int setup(void **state)
 {
     site = MESSAGE_PART(SiteView, site_view, .site = "here", .slots = 4, .held = 2, .leaving = 1,
@@ -101,7 +101,7 @@ static void print_metrics(const struct view_pools *pools, FILE *out)
 {
     struct snapshot s = {.jobs = {.pools = (struct view_pools *)pools}};
     metrics_print_pools(&s, out);
-    metrics_print_pools(&(struct snapshot){0}, out); /* prints nothing */
+    metrics_print_pools(&(struct snapshot){0}, out); /* without pools no metric is printed */
 }
 
 static void print_json(const struct view_pools *pools, FILE *out)

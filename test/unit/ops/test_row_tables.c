@@ -1,5 +1,5 @@
-/* Tests the views of tables of keyed rows that operators see: the copy of a message, its text, JSON
- * and metrics. */
+/* Tests how operators see tables of keyed rows: the copy of a message, its text, JSON and
+ * metrics. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -60,7 +60,8 @@ static struct view_table view(void)
     return first;
 }
 
-/* Returns the one or two tables of a job. The caller frees the result. */
+/* Returns the tables of a job: `first`, and `second` unless it is NULL. The caller frees the
+ * result. */
 static struct view_tables *tables_of(const struct view_table *first,
                                      const struct view_table *second)
 {

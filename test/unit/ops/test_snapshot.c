@@ -82,7 +82,8 @@ static void cores_are_lanes_and_dedicated_ones_are_workers(void **state)
     snapshot_destroy(s);
 }
 
-/* A job of one worker aggregates nothing, so it saves no server. */
+/* A job of one worker aggregates no gradients. Without the service, the job would need no
+ * server. */
 static void a_job_of_one_worker_would_need_no_server(void **state)
 {
     struct rig_service before = rig_before(), after = rig_after();

@@ -46,8 +46,8 @@ static inline struct backup_decision arrive(struct backup *b, uint32_t rank, uin
     return decide(b, now_ns);
 }
 
-/* Reports sums of a round in which the squared norm of the true gradient is 1. `noise`: variance
- * of a gradient. `curvature`: c. */
+/* Reports sums of a round in which the squared norm of the true gradient is 1. `noise`: the
+ * variance of a gradient. `curvature`: the curvature c. */
 static inline void measure_curved(struct backup *b, double noise, double curvature)
 {
     struct backup_view view;

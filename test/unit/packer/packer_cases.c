@@ -1,6 +1,7 @@
-/* Prints small random fleets filled by policy `shared`, for test_packer_exact.py, which searches
- * for the smallest sufficient number of lanes. Prints one line for each job (period, limit) and
- * each task (job, lane time, bytes, lane). Usage: packer_cases SEED COUNT. */
+/* Prints small random fleets that policy `shared` has filled. test_packer_exact.py reads this
+ * output, and searches for the smallest sufficient number of lanes. The output has one line for
+ * each job (period, limit) and one line for each task (job, lane time, bytes, lane). Usage:
+ * packer_cases SEED COUNT. */
 #include "test/unit/packer/packer_fleet.h"
 
 #define LANES 16

@@ -1,4 +1,4 @@
-/* Requests for placement in tests, and a check of any policy's plan. */
+/* Requests for placement in tests, and a check of the plans of all policies. */
 #ifndef GRADPOOL_TEST_PACKER_FIXTURE_H
 #define GRADPOOL_TEST_PACKER_FIXTURE_H
 

@@ -72,7 +72,7 @@ static inline struct packer_resident *fleet_add(struct fleet *f, size_t lane, ui
     return resident;
 }
 
-/* Adds a tensor of one piece to the job placed next. */
+/* Adds a tensor of one piece to the job that is placed next. */
 static inline struct packer_tensor *fleet_tensor(struct fleet *f, uint64_t lane_ns)
 {
     struct packer_tensor *tensor = &f->tensors[f->tensors_count];

@@ -1,5 +1,5 @@
-/* A pool of lanes, resized by packer/growth/scale.h. Tests set the input of the rules. Each
- * decision is checked before it is applied. */
+/* A pool of lanes, whose size packer/growth/scale.h changes. Tests set the input of the rules. Each
+ * decision is checked before the pool applies it. */
 #ifndef GRADPOOL_TEST_SCALE_POOL_H
 #define GRADPOOL_TEST_SCALE_POOL_H
 
@@ -75,7 +75,7 @@ static inline void pool_open(struct pool *p, size_t count)
         p->lanes[i].lane.state = PACKER_LANE_OPEN;
 }
 
-/* Adds a job with a period of 100 ms. 1 ms of lane time is a hundredth of a lane. */
+/* Adds a job with a period of 100 ms, so 1 ms of its lane time is a hundredth of a lane. */
 static inline uint32_t pool_job(struct pool *p)
 {
     uint32_t job = (uint32_t)p->seen.jobs_count++;
@@ -148,7 +148,7 @@ static inline size_t pool_residents(const struct pool *p, size_t lane,
     return count;
 }
 
-/* Returns the largest excess of a job on the lane: predicted loss and margin minus loss limit. */
+/* Returns the largest excess of a job on the lane: (predicted loss + margin) - loss limit. */
 static inline double pool_excess(const struct pool *p, size_t lane)
 {
     struct packer_resident residents[POOL_JOBS_MAX] = {0};
@@ -173,7 +173,7 @@ static inline void pool_change(struct pool *p, uint32_t id, enum packer_lane_sta
     lane->lane.state = is;
 }
 
-/* Applies the moves. Checks that only tasks of the drained lane or relieved job move, in limits. */
+/* Applies the moves. Checks that exactly the tasks of the drained lane or relieved job move. */
 static inline void pool_move(struct pool *p, double margin)
 {
     const struct scale_decision *d = &p->last;
@@ -275,7 +275,7 @@ static inline void pool_expect(const struct pool *p, enum scale_verb verb, const
                  p->last.reason);
 }
 
-/* Returns the number of windows until this decision. The window of the decision is counted. */
+/* Returns the number of windows until this decision, including the window of the decision. */
 static inline size_t pool_until(struct pool *p, enum scale_verb verb)
 {
     for (size_t i = 1; i < 10000; i++)
@@ -285,7 +285,7 @@ static inline size_t pool_until(struct pool *p, enum scale_verb verb)
     return 0;
 }
 
-/* Makes three lanes with a load that fits on one or two. */
+/* Makes three lanes. Their load fits on one or two lanes. */
 static inline struct pool *pool_sparse(void)
 {
     struct pool *p = pool_new(8, 1);

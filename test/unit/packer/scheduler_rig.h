@@ -1,4 +1,4 @@
-/* A scheduler under test. Each event is followed by a line of text with the resulting actions. */
+/* A scheduler under test. After each event, a line of text contains the resulting actions. */
 #ifndef GRADPOOL_TEST_UNIT_PACKER_SCHEDULER_RIG_H
 #define GRADPOOL_TEST_UNIT_PACKER_SCHEDULER_RIG_H
 

@@ -1,5 +1,5 @@
-/* Tests events of rounds that close without stragglers (packer/backup/README.md, BK8, BK10,
- * BK11). */
+/* Tests the events of rounds that close without their stragglers (packer/backup/README.md, BK8,
+ * BK10, BK11). */
 #include "test/unit/packer/backup_crowd.h"
 
 /* Linked with --wrap, which counts the packer's allocations. */
@@ -36,8 +36,8 @@ static void a_static_round_closes_at_its_kth_arrival(void **state)
     backup_destroy(b);
 }
 
-/* The caller names the round of an announcement, even if the beginning of this gradient was not
- * reported to the rule. */
+/* The caller names the round of an announcement. This round counts even if the beginning of the
+ * gradient was not reported to the rule. */
 static void an_announcement_counts_for_the_round_that_the_caller_names(void **state)
 {
     struct backup *b = create(BACKUP_STATIC, 3);
@@ -217,8 +217,8 @@ static void a_wait_for_an_absent_rank_is_named(void **state)
     first_arrivals(b, 0, N - 2);
     backup_closed(b, S);
     begin_all(b, S);
-    /* The gradient of rank 0 does not arrive. The gradients of ranks 6 and 7 arrive late, and in
-     * earlier rounds did not arrive. */
+    /* The gradient of rank 0 does not arrive. The gradients of ranks 6 and 7 arrive late. In the
+     * round before, the gradients of these two ranks did not arrive. */
     for (uint32_t i = 1; i < N - 1; i++)
         assert_int_equal(arrive(b, i, 2 * S).verb, BACKUP_WAIT);
     struct backup_decision d = arrive(b, N - 1, 5 * S);

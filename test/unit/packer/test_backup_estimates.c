@@ -1,4 +1,5 @@
-/* Tests the estimates used by the rules of rounds (packer/backup/README.md, BK1 to BK6, BK9). */
+/* Tests the estimates from which the rules decide about rounds (packer/backup/README.md, BK1 to
+ * BK6, BK9). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -120,7 +121,7 @@ static void steady_samples_are_their_own_mean(void **state)
         gain_windows_add(&w, &s);
     struct gain gain = gain_windows_read(&w);
     assert_near(gain.noise, 15, 1e-9);
-    /* the value (2 - 0)/4 is shifted towards 1 by the weight of 5 rounds */
+    /* the samples give (2 - 0)/4; the assumed curvature of 1 still has the weight of 5 rounds */
     assert_near(gain.curvature, 0.5, 0.01);
 }
 
@@ -147,7 +148,7 @@ static void the_measured_gain_has_no_assumption(void **state)
                 1e-9);
 }
 
-/* When a signal becomes smaller, a short window follows. */
+/* When a signal becomes smaller, the estimate of a short window follows soon. */
 static void a_fallen_signal_is_noticed_within_a_few_rounds(void **state)
 {
     struct gain_windows w = {0};
@@ -160,7 +161,7 @@ static void a_fallen_signal_is_noticed_within_a_few_rounds(void **state)
     assert_true(gain_windows_read(&w).noise > 100);
 }
 
-/* Samples near zero: the upper bound of the longest window decides. A single window has no
+/* For samples near zero the upper bound of the longest window decides, and no single window has an
  * effect. */
 static void noise_without_a_signal_stays_bounded(void **state)
 {
@@ -294,7 +295,7 @@ static void a_scale_is_the_time_of_a_completed_gradient(void **state)
 }
 
 /* The time of an interrupted gradient adds to the scale. Half of the gradients are interrupted
- * half-way. */
+ * after half of their time. */
 static void interrupted_work_lengthens_the_scale(void **state)
 {
     struct pace_curve curve;
@@ -434,7 +435,8 @@ static void neighbours_in_the_wrong_order_share_their_mean(void **state)
         assert_near(cells_time(&cells, 2, i), (3 * 200 + 100) / 4.0, 1e-5);
 }
 
-/* The estimate of an empty cell is not slower than the values of its neighbours imply. */
+/* The estimate of an empty cell is the least time that is consistent with the times of its
+ * neighbours. */
 static void an_empty_cell_takes_the_least_time_that_its_neighbours_allow(void **state)
 {
     float memory[5 * W * W];

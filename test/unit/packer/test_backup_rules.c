@@ -1,7 +1,8 @@
 /* Tests the decisions of the rules (packer/backup/README.md, BK7 to BK12). */
 #include "test/unit/packer/backup_crowd.h"
 
-/* A longer wait pays if one more gradient lowers the noise. A wait for a straggler does not pay. */
+/* A longer wait pays if one more gradient reduces the noise enough. A wait for a straggler does not
+ * pay. */
 static void auto_waits_for_noise_but_not_for_a_straggler(void **state)
 {
     struct backup *b = create(BACKUP_AUTO, 0);
@@ -45,8 +46,8 @@ static void auto_waits_for_all_while_no_step_gains(void **state)
 }
 
 /* Late in a training run the noise is large, and the curvature c is small. All steps improve the
- * loss, although they would not if the curvature were a few hundredths larger than measured. One
- * more gradient then improves the loss less than three rounds without the slow rank. */
+ * loss, but with a curvature that is larger by a few hundredths they would not. The improvement by
+ * one more gradient is then smaller than that of three rounds without the slow rank. */
 static void auto_does_not_wait_for_a_straggler_late_in_a_run(void **state)
 {
     enum { ROUNDS = 120, SLOW = 5 };
@@ -235,8 +236,8 @@ static void a_proportional_rate_waits_for_more(void **state)
     assert_int_equal(d[1].verb, BACKUP_WAIT);
 }
 
-/* If there is no noise, a round closes with two gradients. The previous round had eight gradients,
- * and without the tested check both ranks would begin another gradient. */
+/* Without noise, a round closes with two gradients. The previous round had eight gradients. Without
+ * the tested check, both ranks would begin another gradient at the close. */
 static void no_gradient_begins_at_the_moment_of_a_close(void **state)
 {
     struct backup *b = create_second(BACKUP_AUTO, 0);

@@ -1,5 +1,5 @@
-/* Tests jobs that shrink for a new job, and jobs that grow after another job has ended (E1 to E5 of
- * packer). The figures can be computed by hand. */
+/* Tests which jobs shrink for a new job, and which jobs grow after another job has ended (E1 to E5
+ * of packer). The figures can be computed by hand. */
 #include "packer/growth/elastic.h"
 
 #include <errno.h>

@@ -29,7 +29,7 @@ struct world {
     size_t lanes;
     uint64_t room[LANES];
     double speed[LANES];   /* bytes per ns */
-    double late_ns[LANES]; /* constant delay of the lane, whatever its number of pieces */
+    double late_ns[LANES]; /* delay of the lane, which does not depend on its number of pieces */
     double piece_late_ns;  /* delay that the first piece has on any lane */
     double compute_ns, noise;
     uint64_t seed, now_ns, membership;
@@ -169,7 +169,8 @@ static void a_slow_lane_is_relieved_within_five_windows(void **state)
     }
 }
 
-/* The piece itself is slow, so moving the other pieces of its lane would not make it faster. */
+/* The piece itself is slow, so a move of the other pieces of its lane would not make this piece
+ * faster. */
 static void a_slow_piece_is_left_alone_where_it_is(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {
@@ -223,7 +224,7 @@ static void moves_of_large_pieces_make_the_job_faster(void **state)
     }
 }
 
-/* The experiment has no effect: rounds of this world always have the same length. */
+/* The test puts all pieces back after each experiment, so rounds always have the same length. */
 static void a_change_without_a_gain_is_undone(void **state)
 {
     struct explore_move moves[PIECES];
@@ -237,7 +238,8 @@ static void a_change_without_a_gain_is_undone(void **state)
         struct explore_decision d = look(&w, moves);
         if (d.verb == EXPLORE_MOVE) {
             carry_out(&w, &d, moves);
-            for (size_t k = 0; k < PIECES; k++) /* the experiment gained nothing */
+            /* puts the piece back, so the experiment has no effect */
+            for (size_t k = 0; k < PIECES; k++)
                 w.pieces[k].lane = start[k];
             memcpy(w.undo, start, sizeof start);
         } else if (d.verb != EXPLORE_NOTHING) {
@@ -275,8 +277,8 @@ static void overlapping_memory_is_never_kept(void **state)
     }
 }
 
-/* Simulates a core that other processes use: the wait for the core is the same for one piece and
- * for many. */
+/* Simulates lanes whose cores other processes use. The wait for a core is the same for one piece
+ * and for many pieces. */
 static void lanes_that_are_late_with_any_load_are_emptied(void **state)
 {
     for (uint64_t seed = 1; seed <= 20; seed++) {

@@ -1,5 +1,5 @@
-/* Compares the rules of loss with formulas and with the plain sum, and the largest lane time that a
- * rule permits with the predicted losses. */
+/* Compares the rules of loss with formulas and with the plain sum. Also compares the largest lane
+ * time that a rule permits with the predicted losses. */
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
@@ -48,8 +48,9 @@ static void assert_near(double value, double wanted, double within)
         fail_msg("%.17g is not within %g of %.17g", value, within, wanted);
 }
 
-/* Computes the sum of k! c_k over the product of all jobs except one, exactly as the rule is
- * written. `scale` prevents overflow, and must be equal for compared sums. */
+/* Computes the sum of k! c_k, exactly as the rule is written. The c_k are the coefficients of the
+ * product over all jobs except one. `scale` prevents overflow, and must be equal for compared
+ * sums. */
 static long double plain_sum(const double *shares, size_t count, size_t without)
 {
     long double *a = calloc(count + 2, sizeof(*a)), sum = 0;
@@ -385,11 +386,11 @@ static void alone_only_the_last_burst_makes_the_round_longer(void **state)
     struct packer_resident job = ending(10 * MS, 2 * MS, 60 * MS, 0);
     double counted;
 
-    /* twice the work makes the last burst 2 ms longer */
+    /* with twice the work, the last burst is 2 ms longer */
     assert_near(predicted(&job, 1, 0), 2.0 / 102, 1e-12);
     assert_int_equal(packer_losses("shared", &job, 1, &counted), 0);
     assert_near(counted, 5.0 / 105, 1e-12);
-    /* the work on another lane ended later than the work on this lane, by this time */
+    /* the work on another lane ends later than the work on this lane; this is the difference */
     job.timing.slack_ns = 3 * MS / 2;
     assert_near(predicted(&job, 1, 0), 0.5 / 100.5, 1e-12);
     job.timing.slack_ns = 3 * MS;
@@ -403,7 +404,7 @@ static void more_work_than_its_time_runs_into_one_burst(void **state)
     assert_near(predicted(&job, 1, 0), 30.0 / 130, 1e-12);
 }
 
-/* Beside a job with u = 0.25 the work takes 1.25 times as long, which delays the round by 2 (1.25 x
+/* Beside a job with u = 0.25 the work takes 1.25 times as long. This delays the round by 2 (1.25 *
  * 10/5 - 1) = 3 ms. */
 static void others_draw_the_last_burst_out(void **state)
 {
@@ -416,8 +417,8 @@ static void others_draw_the_last_burst_out(void **state)
     assert_true(counted[0] > 3.0 / 103);
 }
 
-/* All work is in one burst, and no computation overlaps the work. The prediction equals that of
- * rule `shared`, except for a term of the size of the squared loss. */
+/* All work is in one burst, and no computation overlaps the work. The prediction equals the
+ * prediction of rule `shared`, except for a term of the size of the squared loss. */
 static void a_job_with_all_work_at_the_end_loses_as_the_rule_predicts(void **state)
 {
     struct packer_resident jobs[] = {ending(5 * MS, 5 * MS, 5 * MS, 0), share(0.3)};

@@ -1,4 +1,5 @@
-/* Tests trials of smaller numbers of lanes, and their results (RULES.md of packer, R10). */
+/* Tests trials of a job on fewer lanes, and the results of these trials (RULES.md of packer,
+ * R10). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -123,7 +124,8 @@ static void another_job_under_its_name_is_sought_anew(void **state)
     assert_int_equal(p.narrow.enough, 8);
 }
 
-/* In a trial the limit does not apply: a long period does not mean that the job has changed. */
+/* The limit does not apply to a trial: a long period in a trial does not mean that the job has
+ * changed. */
 static void a_trial_on_too_few_lanes_is_no_sign_of_another_job(void **state)
 {
     struct profile p = {0};
@@ -143,8 +145,8 @@ static void a_trial_on_too_few_lanes_is_no_sign_of_another_job(void **state)
     assert_in_range(profile_loss_ppm(&p), 318000, 319000);
 }
 
-/* The job runs on the smallest sufficient number of lanes, and the cost of this number is known. So
- * a new period means that the job has changed. */
+/* The job runs on the smallest sufficient number of lanes, and the cost of this number is known. A
+ * new period therefore means that the job has changed. */
 static void on_the_sufficient_lanes_a_new_period_replaces_the_known_one(void **state)
 {
     struct profile p = {0};

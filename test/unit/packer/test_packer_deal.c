@@ -99,8 +99,8 @@ static void own_lanes_are_levelled_before_the_limit_is_used_up(void **state)
     free(f);
 }
 
-/* Returns the largest time in ns by which the pieces of a lane exceed the lane's share of the work
- * at any point. */
+/* Goes through the pieces in their order. Returns the largest time in ns by which the pieces of a
+ * lane so far differ from the lane's share of the work so far. */
 static double worst_lead_ns(const struct fleet *f, const struct packer_plan *plan)
 {
     double all_ns = 0, so_far_ns = 0, had_ns[FLEET_LANES_MAX] = {0}, worst_ns = 0;

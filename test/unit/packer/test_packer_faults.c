@@ -56,7 +56,7 @@ static void every_failed_allocation_is_an_error_that_leaves_nothing(void **state
     for (size_t i = 0; i < 100; i++)
         f->tensors[i].elements = i * 20000;
     for (const char *const *p = packer_policies(); *p; p++)
-        /* one allocation for the lanes, and two for the growing plan */
+        /* one allocation is for the lanes, and two are for the plan, which grows */
         assert_true(fail_each_allocation(f, *p) >= 3);
     fixture_free(f);
 }

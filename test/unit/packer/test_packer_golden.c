@@ -131,7 +131,7 @@ static void write_policy(FILE *out, const struct model *model, const char *polic
     packer_plan_fini(&plan);
 }
 
-/* Packs under a loss limit with two lanes in use and six parked ones. A byte costs 1 ns of lane
+/* Packs under a loss limit, with two lanes in use and six parked lanes. A byte costs 1 ns of lane
  * time. */
 static void write_packed(FILE *out, const struct model *model, const char *policy)
 {
@@ -219,7 +219,8 @@ static void write_text(const char *path, const char *text)
 /* Removes the next line from the text and returns it. NULL: there is none. */
 static char *next_line(char **text) { return *text && **text ? strsep(text, "\n") : NULL; }
 
-/* Prints different lines, compared by position. Returns their number. Changes both texts. */
+/* Compares the texts line by line, and prints the lines that differ. Returns the number of these
+ * lines. Changes both texts. */
 static int show_diff(char *expected, char *actual)
 {
     int lines = 0;

@@ -287,7 +287,7 @@ static void a_job_does_not_use_up_its_lanes_on_lanes_with_little_room(void **sta
     struct fleet *f = fleet_of_job(20, 100 * MS);
     struct packer_plan plan;
 
-    /* one lane has room for 2 ms of the job, and four lanes together for more */
+    /* twelve lanes have room for 2 ms of the job each, and four lanes have room for more */
     for (size_t i = 0; i < 16; i++)
         fleet_add(f, i, (i < 12 ? 83 : 30) * MS, 100 * MS);
     for (size_t i = 0; i < 20; i++)
@@ -466,8 +466,8 @@ static void no_job_exceeds_its_limit_in_any_sequence(void **state)
     print_message("# %zu of 1600 jobs placed\n", placed);
 }
 
-/* Uses numbers at the ends of their ranges. The result must be a plan or a refusal, without an
- * overflow. */
+/* Uses numbers at the ends of their ranges. The result must be a plan or a refusal, and no
+ * computation may overflow. */
 static void extreme_numbers_are_placed_or_refused(void **state)
 {
     static const uint64_t ends[] = {1, 2, PACKER_PERIOD_NS_MAX - 1, PACKER_PERIOD_NS_MAX};

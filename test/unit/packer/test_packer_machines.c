@@ -1,5 +1,5 @@
-/* Tests packing on simulated machines, whose topologies are read in the same way as by the service.
- * A lane is a core, and its node is a NUMA node with memory. */
+/* Tests packing on simulated machines. The test reads their topologies in the same way as the
+ * service. A lane is a core, and its node is a NUMA node with memory. */
 #include "svc/host/cores.h"
 #include "test/unit/packer/packer_fleet.h"
 
@@ -71,7 +71,8 @@ static void few_jobs_use_few_cores_of_many(void **state)
         for (size_t t = 0; t < 10; t++)
             fleet_tensor(f, MS);
         plan = fleet_plan(f, "shared");
-        assert_true(plan.shares_count <= 2); /* uses the rest of one lane, then the next lane */
+        /* the job uses the rest of one lane, and then the next lane */
+        assert_true(plan.shares_count <= 2);
         fleet_commit(f, &plan);
     }
     assert_int_equal(fleet_lanes_open(f), 4);

@@ -22,8 +22,8 @@ static void least_loaded_places_the_largest_first(void **state)
 
     set_elements(f, (uint64_t[]){3, 3, 4, 5, 5});
     fixture_place(f, NULL);
-    /* lanes after each piece: 5 | 5, then 4 on the first lane and 3 on the second; the last 3 is
-     * placed on the second (8 against 9) */
+    /* one 5 is placed on each lane, then 4 on the first lane and 3 on the second; the last 3 is
+     * placed on the second lane (8 is less than 9) */
     assert_lanes(f, (size_t[]){1, 1, 0, 0, 1});
     fixture_free(f);
 }
@@ -214,8 +214,8 @@ static void paa_gives_tiny_tensors_to_the_lane_of_fewest_keys(void **state)
 {
     struct fixture *f = fixture_new(2, 6);
 
-    /* with a mean of 10,000, a tensor of 100 is tiny; each large tensor is the only key of its
-     * lane */
+    /* the mean is 10,000, so a tensor of 100 is tiny; each large tensor is at first the only key of
+     * its lane */
     set_elements(f, (uint64_t[]){9800, 9800, 100, 100, 100, 100});
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 0, 1, 0, 1});
@@ -226,8 +226,9 @@ static void paa_uses_best_fit_below_the_mean(void **state)
 {
     struct fixture *f = fixture_new(2, 4);
 
-    /* The mean is 10. Tensor 7 opens lane 0, the lower of two equal lanes. Tensor 5 does not fit on
-     * lane 0 and opens lane 1. The second tensor 5 fills lane 1, and tensor 3 fills lane 0. */
+    /* The mean is 10. The tensor of 7 opens lane 0, the lower of two equal lanes. The first tensor
+     * of 5 does not fit on lane 0 and opens lane 1. The second tensor of 5 fills lane 1, and the
+     * tensor of 3 fills lane 0. */
     set_elements(f, (uint64_t[]){7, 5, 5, 3});
     fixture_place(f, "paa");
     assert_lanes(f, (size_t[]){0, 1, 1, 0});

@@ -10,8 +10,8 @@
 
 #define TRIED_MAX 64
 
-/* Runs trials until the rule has chosen a number. time(workers) returns the time of a unit of work.
- * Returns the number of trials. */
+/* Runs trials until the rule has chosen a number of workers. time() returns the time of a unit of
+ * work. Returns the number of trials. */
 static size_t search(struct parallel *p, double (*time)(uint32_t workers), uint32_t *tried)
 {
     size_t count = 0;

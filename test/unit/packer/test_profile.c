@@ -1,4 +1,5 @@
-/* Tests profiles made from samples (RULES.md of packer, R1 to R5). Noise comes from a seed. */
+/* Tests how profiles are made from samples (RULES.md of packer, R1 to R5). A seed determines the
+ * noise. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -162,10 +163,11 @@ static void how_rounds_end_is_known_from_alone_only(void **state)
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
     assert_int_equal(profile_known(&p).burst_ns, MS);
     assert_int_equal(profile_known(&p).slack_ns, 5 * MS);
-    end_rounds(&p, 120 * MS, false); /* the lane time is doubled, so the burst doubles, too */
+    end_rounds(&p, 120 * MS, false); /* the lane time is doubled, so the burst is also doubled */
     assert_in_range(profile_known(&p).burst_ns, 2 * MS - MS / 10, 2 * MS + MS / 10);
     assert_int_equal(profile_known(&p).span_ns, 60 * MS);
-    end_rounds(&p, 50 * MS, false); /* only the period was measured incorrectly */
+    /* the former period was wrong, so the times of the ends of rounds are dropped */
+    end_rounds(&p, 50 * MS, false);
     assert_int_equal(profile_known(&p).span_ns, 0);
     assert_int_equal(profile_known(&p).burst_ns, 0);
 }
@@ -179,7 +181,8 @@ static void a_job_faster_beside_others_counts_as_unmeasured(void **state)
     assert_int_equal(run(&p, 40, 100 * MS, 8 * MS, false), PROFILE_DRIFTED);
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
-    assert_false(profile_knows_alone(&p)); /* the stored period was not measured alone either */
+    /* the stored period was not measured without other jobs either */
+    assert_false(profile_knows_alone(&p));
 }
 
 static void a_job_never_alone_has_the_values_of_its_present_lanes(void **state)
@@ -262,7 +265,8 @@ static void the_cost_of_fewer_lanes_is_a_loss(void **state)
     assert_int_equal(profile_known(&p).period_ns, 100 * MS);
     assert_int_equal(profile_known(&p).busiest_ns, 2 * MS);
     assert_in_range(profile_loss_ppm(&p), 56000, 57000);
-    run_on(&p, 12, 4, 104 * MS); /* on the former lanes the period alone is measured again */
+    /* back on the former lanes, the period without other jobs is measured again */
+    run_on(&p, 12, 4, 104 * MS);
     assert_int_equal(profile_known(&p).period_ns, 104 * MS);
     assert_int_equal(profile_loss_ppm(&p), 0);
 }
@@ -283,7 +287,7 @@ static void a_change_beside_others_makes_a_job_unmeasured(void **state)
     run(&p, 12, 60 * MS, 4 * MS, true);
     run(&p, 12, 61 * MS, 4 * MS, false);
     assert_int_equal(run(&p, PROFILE_UNEXPLAINED_SAMPLES - 1, 120 * MS, 4 * MS, false),
-                     /* no change is reported, because other processes may use the machine for a
+                     /* no change is reported yet, because other processes may use the machine for a
                       * while */
                      PROFILE_NOTHING);
     assert_int_equal(run(&p, 60, 121 * MS, 4 * MS, false), PROFILE_DRIFTED);

@@ -1,5 +1,5 @@
-/* Tests each rule by which the pool grows, and its limits. Also tests time and inconsistent input
- * (RULES.md of packer, G1 to G4, G7, G8, G10). */
+/* Tests each rule by which the pool grows, and the limits of these rules. Also tests leaps of the
+ * clock and inconsistent input (RULES.md of packer, G1 to G4, G7, G8, G10). */
 #include "test/unit/packer/scale_pool.h"
 
 static void wish(struct pool *p, uint32_t lanes)

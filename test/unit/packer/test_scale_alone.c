@@ -1,7 +1,7 @@
 /* Tests that a job never measured alone gets its own lanes (RULES.md of packer, G11). */
 #include "test/unit/packer/scale_pool.h"
 
-/* Makes jobs that started together on one lane and fit there. */
+/* Makes jobs that started together on one lane. All of them fit on this lane. */
 static struct pool *together(uint32_t jobs)
 {
     struct pool *p = pool_new(8, 1);
@@ -96,7 +96,7 @@ static void an_aggregator_starts_for_the_job_where_none_has_a_free_lane(void **s
     pool_obey(p);
     assert_in_range(pool_until(p, SCALE_MEASURE), 1, 6);
     pool_obey(p);
-    /* of equal jobs, the next one is a job that has not moved yet */
+    /* of several equal jobs, a job that has not moved yet is next */
     assert_int_equal(p->tasks[1].lane, 4);
     pool_free(p);
 }

@@ -1,5 +1,5 @@
-/* Tests each rule by which the pool shrinks, and its limits (RULES.md of packer, G3, G5 to G7,
- * G9). */
+/* Tests each rule by which the pool shrinks, and the limits of these rules (RULES.md of packer, G3,
+ * G5 to G7, G9). */
 #include "test/unit/packer/scale_pool.h"
 
 /* --- a lane whose tasks fit elsewhere --- */

@@ -3,7 +3,8 @@
 
 #include "packer/profile/narrow.h"
 
-/* Makes one job with eight tasks on each of `lanes` lanes, and the results of its profile. */
+/* Makes one job with eight tasks on each of `lanes` lanes, and the trial results that its profile
+ * would contain. */
 static struct pool *alone(uint32_t lanes)
 {
     struct pool *p = pool_new(16, 4);
@@ -59,7 +60,7 @@ static void during_a_trial_no_task_of_the_job_moves(void **state)
     assert_int_equal(
         pool_residents(p, p->tasks[0].lane, (struct packer_resident[8]){0}, (uint32_t[8]){0}), 1);
     for (int i = 0; i < 100; i++)
-        pool_tick(p); /* after a trial without a result, its lanes are ordinary lanes again */
+        pool_tick(p); /* after a trial without a result, the job's lanes are ordinary lanes again */
     assert_true(p->counts[SCALE_DRAIN] > 1);
     pool_free(p);
 }
@@ -181,7 +182,8 @@ static void an_aggregator_starts_where_no_lane_is_left(void **state)
     pool_free(p);
 }
 
-/* The job has more bytes than may move. Its trials become rare, and other jobs have their turn. */
+/* The job has more bytes than may move at once. Its trials become rare, and other jobs have their
+ * turn. */
 static void a_job_that_cannot_move_delays_no_other(void **state)
 {
     struct pool *p = pool_new(16, 4);
@@ -200,7 +202,8 @@ static void a_job_that_cannot_move_delays_no_other(void **state)
     pool_free(p);
 }
 
-/* The rounds are too long for a result. For a quarter of an hour, other jobs may use the lanes. */
+/* The rounds of the job are too long for a result of the trial. For a quarter of an hour, other
+ * jobs may use the lanes. */
 static void a_job_without_a_verdict_is_not_tried_all_the_time(void **state)
 {
     struct pool *p = alone(4);
@@ -212,8 +215,8 @@ static void a_job_without_a_verdict_is_not_tried_all_the_time(void **state)
     pool_free(p);
 }
 
-/* The search finds the smallest sufficient number of lanes, for each number from 1 to 8. Then no
- * more decisions are made. */
+/* The search must find the smallest sufficient number of lanes. The case tries the numbers 1 to 8.
+ * After the search no more decisions are made. */
 static void the_fewest_sufficient_lanes_are_found(void **state)
 {
     for (uint32_t needs = 1; needs <= 8; needs++) {

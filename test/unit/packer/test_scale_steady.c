@@ -1,6 +1,6 @@
-/* Tests the pool over a long time. Under a steady load it stops changing, and it follows a changing
- * load. It keeps its invariants for any input (scale_pool.h checks each decision). Prints its
- * seeds. */
+/* Tests the pool over a long time. Under a steady load the pool stops changing, and the pool
+ * follows a changing load. The pool keeps its invariants for any input (scale_pool.h checks each
+ * decision). The test prints its seeds. */
 #include "test/lib/extent.h"
 #include "test/unit/packer/scale_pool.h"
 
@@ -165,7 +165,7 @@ static bool come(struct swing *w, uint64_t period, uint64_t lane_ns)
     return true;
 }
 
-/* Returns the number of lanes used by the same jobs if all are placed again. */
+/* Places all jobs again on an empty pool. Returns the number of lanes that they then use. */
 static size_t packed_anew(const struct pool *p)
 {
     struct pool *q = pool_new(p->seen.lanes_count, 0);
@@ -241,10 +241,10 @@ static void a_steady_load_after_departures_comes_to_rest(void **state)
     assert_true(drains > 0);
 }
 
-/* A lane with a job too many is relieved, and no job is placed there soon afterwards. In a random
- * placement a job may be at its limit, so noise can exceed the limit at any time. The test permits
- * one such case, which is followed by a relief. The packer itself places no job at its limit: its
- * margin equals this noise. */
+/* A lane with one job too many is relieved, and no job is placed on this lane soon afterwards. In a
+ * random placement a job may be at its limit, so noise can exceed the limit at any time. The test
+ * permits one such case, which is followed by a relief. The packer itself places no job at its
+ * limit: its margin equals this noise. */
 static void a_steady_load_that_begins_in_disorder_comes_to_rest(void **state)
 {
     size_t reliefs = 0, late = 0;
@@ -286,7 +286,7 @@ static void a_load_that_swings_tenfold_is_followed(void **state)
         w.lane_hours += (double)open / 720;
         w.fluid_hours += use_of(p) / 720;
         w.anew_hours += (double)anew / 720;
-        if (i % 720 > 360) /* the change was more than half an hour ago */
+        if (i % 720 > 360) /* the load changed more than half an hour ago */
             worst = open > anew && open - anew > worst ? open - anew : worst;
         for (size_t j = 0; j < p->seen.lanes_count; j++)
             assert_true(pool_excess(p, j) <= 1e-6);

@@ -88,7 +88,8 @@ static void an_arrival_takes_the_worker_whose_job_loses_least(void **state)
     struct rig rig = rig_with_two_running();
     rig_measured(&rig, 1, 2, 1.0);
     rig_submit(&rig, 3, 1, 1);
-    rig_expect(&rig, "leave 1.1"); /* with equal losses the lowest id */
+    /* with equal losses, the job with the lowest id loses a worker */
+    rig_expect(&rig, "leave 1.1");
     rig_out(&rig, 1, 1);
     rig_expect(&rig, "lanes 1=1, lanes 3=1, start 3.0 @1");
     scheduler_destroy(rig.scheduler);
@@ -103,7 +104,8 @@ static void a_leaving_worker_gets_one_request(void **state)
     rig_submit(&rig, 4, 1, 1);
     rig_expect(&rig, "leave 2.1");
     rig_out(&rig, 2, 1);
-    rig_expect(&rig, "lanes 2=1, lanes 3=1, start 3.0 @3"); /* the first job of the queue */
+    /* job 3 is the first job of the queue */
+    rig_expect(&rig, "lanes 2=1, lanes 3=1, start 3.0 @3");
     scheduler_destroy(rig.scheduler);
 }
 
@@ -133,13 +135,14 @@ static void a_probing_job_grows_while_others_rest(void **state)
     rig_submit(&rig, 5, 1, 8);
     rig_expect(&rig, "rest 4");
     rig_out(&rig, 4, 0);
-    rig_expect(&rig, "lanes 4=0, lanes 5=1, start 5.0 @3, rest 3, rest 2"); /* up to 3 of 4 jobs */
+    /* up to 3 of 4 jobs may rest */
+    rig_expect(&rig, "lanes 4=0, lanes 5=1, start 5.0 @3, rest 3, rest 2");
     rig_out(&rig, 3, 0);
     rig_out(&rig, 2, 0);
     rig_expect(&rig, "lanes 2=0, lanes 5=3, start 5.2 @1");
     rig_report(&rig, 5, 1, 0.5);
-    rig_wait(&rig, 60);            /* after the hold time */
-    rig_expect(&rig, "leave 5.2"); /* a slot for the job with the best report */
+    rig_wait(&rig, 60);            /* the hold time ends */
+    rig_expect(&rig, "leave 5.2"); /* the slot is for the job with the best report */
     rig_out(&rig, 5, 2);
     rig_expect(&rig, "lanes 5=2, lanes 2=1, wake 2.0 @1");
     scheduler_destroy(rig.scheduler);
@@ -265,7 +268,7 @@ static void an_overdue_rest_is_served_as_the_first_arrival(void **state)
     rig_expect(&rig, "rest 2");
     rig_submit(&rig, 3, 1, 1);
     rig_out(&rig, 2, 0);
-    rig_expect(&rig, "lanes 2=0, lanes 1=1, wake 1.0 @0"); /* continues before job 3 starts */
+    rig_expect(&rig, "lanes 2=0, lanes 1=1, wake 1.0 @0"); /* job 1 continues before job 3 starts */
     scheduler_destroy(rig.scheduler);
 }
 
@@ -285,7 +288,7 @@ static void beyond_the_most_resting_jobs_a_rest_ends_the_processes(void **state)
     rig_out(&rig, 4, 0);
     rig_out(&rig, 3, 0);
     rig_job(&rig, SCHEDULER_ENDED, 5);
-    /* continues from a snapshot, because its report is better */
+    /* job 3 continues from a snapshot, because its report is better */
     rig_expect(&rig, "lanes 3=1, start 3.0 @3");
     rig_job(&rig, SCHEDULER_ENDED, 6);
     rig_expect(&rig, "lanes 4=1, wake 4.0 @2");
@@ -380,7 +383,7 @@ static void a_gang_gathers_the_slots_that_come_free(void **state)
     rig_submit(&rig, 5, 3, 3);
     rig_submit(&rig, 6, 1, 1);
     rig_job(&rig, SCHEDULER_ENDED, 1);
-    rig_expect(&rig, ""); /* reserved for the gang, and job 6 waits behind it */
+    rig_expect(&rig, ""); /* the slots are reserved for the gang, and job 6 waits behind the gang */
     rig_job(&rig, SCHEDULER_ENDED, 2);
     rig_expect(&rig, "");
     rig_job(&rig, SCHEDULER_ENDED, 3);
@@ -441,7 +444,7 @@ static void an_impossible_job_is_refused_and_changes_nothing(void **state)
 static void a_step_backwards_is_ignored_and_counted(void **state)
 {
     struct rig rig = rig_with_four((uint32_t[]){2, 2, 2, 2}, (double[]){0.1, 0.2, 0.3, 0.4});
-    rig_report(&rig, 1, 1, 99); /* a report of step 10 after one of step 20 */
+    rig_report(&rig, 1, 1, 99); /* a report of step 10 after a report of step 20 */
     assert_int_equal(scheduler_totals(rig.scheduler).reports_ignored, 1);
     assert_int_equal(rig_view(&rig, 1).rung, 2);
     rig_submit(&rig, 5, 1, 1);
@@ -459,7 +462,7 @@ static void hold_and_quantum_follow_the_median_probe(void **state)
         rig_wait(&rig, 30);
         rig_report(&rig, id, 1, 0.5);
     }
-    /* the middle of 30, 60, 90 */
+    /* the hold time is the median of 30, 60 and 90 */
     assert_true(scheduler_totals(rig.scheduler).hold_ns == 60 * RIG_S);
     assert_true(scheduler_totals(rig.scheduler).quantum_ns == 20 * RIG_S);
     for (uint32_t id = 4; id <= 7; id++) {

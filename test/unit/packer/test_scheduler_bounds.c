@@ -1,6 +1,6 @@
-/* Tests the longest waits promised by the scheduler (F7 of packer/elastic). Random streams with
- * gangs and silent trials run on a virtual clock. Two planted mistakes must be detected. They use
- * --wrap. */
+/* Tests the longest waits that the scheduler promises (F7 of packer/elastic). Random streams with
+ * gangs and silent trials run on a virtual clock. The test must detect two planted mistakes, for
+ * which the program is linked with --wrap. */
 #include "bench/explore/policies.h"
 #include "packer/elastic/bound.h"
 #include "packer/elastic/internal.h"
@@ -37,8 +37,8 @@ uint64_t __wrap_pace_rest_max_ns(const struct scheduler *s)
     return planted == PLANT_NO_OVERDUE ? UINT64_MAX / 4 : __real_pace_rest_max_ns(s);
 }
 
-/* Makes gangs up to the width of the site, and silent trials, which report nothing before their
- * end. */
+/* Makes gangs with up to as many workers as the site has slots, and silent trials, which report
+ * nothing before their end. */
 static void make_wide_and_silent(struct trial *trials, const struct trial_stream *stream,
                                  uint64_t seed)
 {
@@ -132,7 +132,8 @@ static void the_bounds_are_sums_that_can_be_checked_by_hand(void **state)
                            .probe_ns = 60,
                            .leave_ns = 1,
                            .rest_max_ns = 600};
-    /* two slots for rests: 2 quanta; six for probes: 2 rounds, and one more for the gang */
+    /* two slots for rests: 2 quanta; six slots for probes: 2 rounds of probes, and one more round
+     * for the gang */
     assert_true(bound_arrival_ns(&c) == 21 + 2 * 21 + 3 * 61);
     assert_true(bound_rest_ns(&c) == 600 + 21 + 2 * 21 + 61);
     c.probe_ns = 5; /* the probe is shorter than the quantum, but the job cannot rest earlier */
@@ -155,7 +156,8 @@ static bool has_study(const struct rig *rig, uint32_t id)
     return false;
 }
 
-/* Each job without a study has a study of its own, so a service that runs for long sees many. */
+/* Each job without a study gets a study of its own, so over a long time a service has many
+ * studies. */
 static void ended_studies_beyond_a_limit_are_dropped_from_the_oldest_on(void **state)
 {
     const uint32_t first = 10, last = first + ROSTER_IDLE_MAX + 100;

@@ -106,7 +106,7 @@ static void lane_time_counts_by_the_number_of_lanes(void **state)
     curve_init(&curve, &study);
     curve.lanes = 2;
     curve.lane_s = 0.5;
-    curve_add(&curve, 1, 2.25); /* 2 s of its own and 0.25 s of the lanes */
+    curve_add(&curve, 1, 2.25); /* a step has 2 s of the job's own time, and 0.25 s of lane time */
     assert_near(curve_step_s(&curve, 1), 2.25, 1e-6);
     assert_near(curve_step_s(&curve, 4), 2 * (0.9 / 4 + 0.1) + 1, 1e-6);
 }

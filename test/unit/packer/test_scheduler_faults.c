@@ -1,6 +1,6 @@
 /* Tests the scheduler without memory. The n-th allocation fails, for every n, until the call
- * succeeds. A failed event must have changed nothing. Linked with --wrap, so only the packer's own
- * allocations count. */
+ * succeeds. After a failed event the scheduler must be unchanged. Linked with --wrap, so only the
+ * packer's own allocations count. */
 #include "test/unit/packer/scheduler_rig.h"
 
 static size_t allocations_left = SIZE_MAX;

@@ -1,6 +1,6 @@
 /* Sends random events to the scheduler of trials. A model of the site executes every action and
- * detects impossible ones: a slot used twice, a rank started twice, too many workers, workers
- * before their lanes. */
+ * detects impossible actions: a slot is used twice, a rank is started twice, a job has too many
+ * workers, or workers start before their lanes exist. */
 #include "test/unit/packer/scheduler_rig.h"
 
 #define SITES 60

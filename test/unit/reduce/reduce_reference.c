@@ -1,5 +1,5 @@
-/* Computes reductions by their definition, which is slow. Shares only the dtype numbers with
- * svc/reduce. */
+/* Computes reductions by their definition, which is slow. The file uses only the dtype numbers of
+ * svc/reduce, and none of its code. */
 #include "test/unit/reduce/reduce_reference.h"
 
 #include <math.h>

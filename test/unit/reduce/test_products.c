@@ -1,5 +1,5 @@
-/* Tests sums of products: the bits are the same with every instruction set, for all lengths and
- * alignments, and no byte beyond the end is read (R13). */
+/* Tests sums of products (R13). For all lengths and alignments, the bits are the same with every
+ * instruction set, and no byte beyond the end is read. */
 #include "svc/reduce/internal.h"
 
 #include <math.h>

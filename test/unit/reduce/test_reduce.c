@@ -34,8 +34,8 @@ static float from_bits(uint32_t bits)
     return value;
 }
 
-/* Returns values with all magnitudes and both signs, some of them special. Their sum depends on the
- * order. */
+/* Returns a value of any magnitude and sign, or a special value. The sum of such values depends on
+ * the order. */
 static float any_value(void)
 {
     static const uint32_t special[] = {0x00000000, 0x80000000, 0x00000001, 0x80000001,
@@ -168,9 +168,9 @@ static void special_values_pass_through(void **state)
     assert_int_equal(bits_of(sum[3]), 2);          /* the sum of denormals */
     assert_int_equal(bits_of(sum[4]), 0x80000000); /* -0 + -0 */
     assert_true(isinf(sum[5]));
-    assert_int_equal(bits_of(sum[6]), 0x007fffff); /* from normal to denormal */
+    assert_int_equal(bits_of(sum[6]), 0x007fffff); /* the sum of normal numbers is denormal */
     reduce(target, 1, source, 1, 7, 2);
-    assert_int_equal(bits_of(sum[6]), 0x00400000); /* divided until denormal */
+    assert_int_equal(bits_of(sum[6]), 0x00400000); /* the division gives a denormal number */
 }
 
 static void a_target_may_be_any_of_the_sources(void **state)
@@ -183,7 +183,7 @@ static void a_target_may_be_any_of_the_sources(void **state)
             for (int s = 0; s < SOURCES; s++)
                 source[s] = source_memory[s];
             sum_plainly(source, SOURCES, elements, 8);
-            /* the last target is also a source, to test copies as well as sums */
+            /* the last target is also a source, so the case tests copies, too */
             float *both = target[targets - 1];
             memcpy(both, source[aliased], elements * sizeof(float));
             source[aliased] = both;

@@ -222,7 +222,8 @@ static void nothing_past_an_end_is_touched(void **state)
 
 /* --- targets that are sources, many targets, many passes --- */
 
-/* The last target is also the first source, or the partial result if it has the dtype. */
+/* The last target is also the first source, or the partial result if the partial result has the
+ * same dtype. */
 static void check_alias(enum reduce_set set, const struct kernel *k)
 {
     enum { ELEMENTS = 1100, TARGETS = 3 };
@@ -409,8 +410,8 @@ static void check_all_halves(enum reduce_set set, enum reduce_dtype dtype)
                      i, back[i]);
 }
 
-/* Tests every value and every tie between two values: this float, the next lower one, and the next
- * higher one. */
+/* Tests the rounding of every value, and of every tie between two values. For each of these floats,
+ * also tests the next lower and the next higher float. */
 static void check_rounding(enum reduce_set set, enum reduce_dtype dtype)
 {
     static float around[65536 * 6];

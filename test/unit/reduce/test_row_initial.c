@@ -1,5 +1,6 @@
-/* Tests initial values of rows. Philox must give its published answers. Values must equal golden
- * ones of a program in another language. Every instruction set must equal plain C. */
+/* Tests the initial values of rows. Philox must give its published answers. The values must equal
+ * golden values, which a program in another language has computed. Every instruction set must give
+ * the values of plain C. */
 #include "svc/reduce/rows/philox.h"
 #include "svc/reduce/rows/rows.h"
 #include "test/unit/reduce/reduce_reference.h"
@@ -139,7 +140,7 @@ static void a_value_depends_on_no_other_element(void **state)
     }
 }
 
-/* Limits are five standard errors of 70,000 draws. */
+/* The limits of the test are five standard errors of 70,000 draws. */
 static void values_have_the_mean_and_the_width_of_their_kind(void **state)
 {
     static const double width[] = {[ROW_UNIFORM] = 0.57735, [ROW_NORMAL] = 1};

@@ -88,7 +88,7 @@ static void expect_adagrad(const struct row_case *c, uint32_t i)
     expected_value[i] = value[i] - part;
 }
 
-/* Computes the mean of squares by R11: sixteen partial sums, added in halves. */
+/* Computes the mean of squares by R11: sixteen partial sums are added pairwise. */
 static float mean_square(const struct row_case *c)
 {
     volatile float strand[16] = {0}, square;
@@ -212,7 +212,7 @@ static bool apply(const struct row_case *c, bool accepts_nonfinite)
     return row_pick(c->set, c->rule, c->dtype)(&step, gradient, c->dim, stored, stored_moment);
 }
 
-/* Calls `check` with every rule, set and dtype. */
+/* Calls `check` for every rule, instruction set and dtype. */
 static void for_all(struct row_case c, void (*check)(const struct row_case *c))
 {
     for (c.set = REDUCE_C; c.set < REDUCE_SETS; c.set++)

@@ -1,5 +1,6 @@
 /* Tests the copies that an aggregator stores for lanes of other aggregators, over real connections:
- * tickets, messages about a copy, and its end (svc/replica). test_holder_fence tests moves. */
+ * tickets, messages about a copy, and the end of a copy (svc/replica). test_holder_fence tests
+ * moves. */
 #include "test/lib/kept_log.h"
 #include "test/unit/replica/keeping_rig.h"
 
@@ -92,7 +93,8 @@ static void a_returned_coordinator_gets_requests_for_all_missing_lanes(void **st
     expect_ask(1, 0);
     expect_ask(2, 0);
     refuse(2, -ESTALE);
-    holder_ask_again(k); /* the answer about lane 1 was lost; lane 2 may be known again */
+    /* the answer about lane 1 was lost, and the coordinator may know lane 2 again */
+    holder_ask_again(k);
     expect_ask(1, 0);
     expect_ask(2, 0);
     grant(1);
@@ -287,7 +289,7 @@ static void more_copies_than_a_message_holds_are_all_reported(void **state)
     struct holder_copy copies[TOLD_MOST];
     for (uint32_t i = 0; i < TOLD_MOST; i++) {
         copies[i] = copy(1000 * i, 1);
-        copies[i].bytes = 8u << 20; /* each slab has room for few of them */
+        copies[i].bytes = 8u << 20; /* each slab has room for a few copies */
     }
     assert_int_equal(holder_keep(k, JOB, "job", 1, copies, TOLD_MOST), 0);
     connect_lane(1);

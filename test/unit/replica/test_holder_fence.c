@@ -2,8 +2,8 @@
  * this memory while another lane may still write to it (svc/replica, J3 and J4; W5 of svc/wire). */
 #include "test/unit/replica/keeping_rig.h"
 
-/* Number of calls to fabric_fence(), which is replaced here: a real call may kill a lane that does
- * not end its connection, and in this test the lane is this process. */
+/* Number of calls to fabric_fence(), which this test replaces. The real function may kill a lane
+ * that does not end its connection, and in this test the lane is this process. */
 static int fences;
 
 void __real_fabric_fence(struct fabric_conn *c);
@@ -101,7 +101,7 @@ static void other_copies_of_a_lost_lane_wait_for_its_successor(void **state)
     connect_lane(2);
     until(lanes[1].closed == 1);
     expect_told(2, 1);
-    /* the service decides whether the lane counts as lost for these copies, too */
+    /* the coordinator decides whether the lane also counts as lost for its other copies */
     expect_ask(1, 0);
     refuse(1, -ESTALE);
     expect_no_ask();
@@ -183,8 +183,8 @@ static void a_copy_may_be_forgotten_behind_a_fence(void **state)
 
 static void forget(uint32_t piece) { holder_end(k, JOB, &piece, 1, false); }
 
-/* The lane posted the write before it was informed. The write arrived while the copy was dropped
- * and stored again. */
+/* The lane posted the write before it received the message about the drop. The write arrived while
+ * the copy was dropped and stored again. */
 static void a_stamp_before_the_end_of_the_connection_has_no_owner(void **state)
 {
     keep_at(2, copy(2, 1)); /* keeps the memory in use */
@@ -232,7 +232,7 @@ static void memory_that_a_lane_may_write_is_used_for_no_other_piece(void **state
     assert_int_equal(half_of(2, next, 1)[BYTES - 1], 7);
     lanes[1].is_stopped = false;
     until(lanes[1].closed == 1);
-    until(use().connections == 1); /* after this the memory of the connection's copies is free */
+    until(use().connections == 1); /* from now on the memory of the connection's copies is free */
     keep(2, copy(4, 1));
     next = expect_told(2, 3);
     assert_int_equal(next->offset[0], told.offset[0]);
@@ -281,8 +281,8 @@ static void a_lane_with_an_open_write_gets_a_new_copy_on_another_connection(void
 
 /* ---- copies that another lane gets ---- */
 
-/* The lane may have posted a write before its report. Its other copies are announced to it
- * again. */
+/* The lane may have posted a write before its report. The holder announces the lane's other copies
+ * to the lane again. */
 static void a_copy_that_another_lane_gets_after_a_pause_has_its_connection_ended(void **state)
 {
     keep_both_at_lane_1();

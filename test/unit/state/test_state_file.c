@@ -1,5 +1,5 @@
-/* Tests the file of a snapshot. Reading returns the written contents, and any other file is
- * refused. */
+/* Tests the file of a snapshot. A file is read with the contents that were written, and any other
+ * file is refused. */
 #include "svc/reduce/update.h"
 #include "svc/state/state_layout.h"
 #include "svc/state/state_write.h"
@@ -28,7 +28,7 @@ static const struct state_tensor written[TENSORS] = {
     {.name = "empty", .dtype = REDUCE_F32, .rule = UPDATE_ADAM, .elements = 0},
     {.name = "weight", .dtype = REDUCE_F32, .rule = UPDATE_ADAMW, .elements = ELEMENTS_MAX},
 };
-/* tensor i starts i elements after the usual place, so tensors have different addresses */
+/* tensor i starts i elements later than in a packed array, so tensors have different alignments */
 static float state[3 * ELEMENTS_MAX + TENSORS], again[3 * ELEMENTS_MAX];
 
 static int make_folder(void **context)
@@ -196,7 +196,7 @@ static void a_link_is_followed_to_its_target(void **context)
     snprintf(target, sizeof target, "%s/target", place);
     assert_int_equal(symlink("second", link), 0);
     assert_int_equal(symlink(target, second), 0);
-    for (int i = 0; i < 2; i++) { /* also writes over an existing file */
+    for (int i = 0; i < 2; i++) { /* the second pass writes over an existing file */
         ok(state_write_begin(link, written, 0, &w, &err), &err);
         ok(state_write_finish(&w, &err), &err);
     }

@@ -108,7 +108,7 @@ static struct trace_round round_at(uint64_t begin, uint64_t end)
     return r;
 }
 
-/* Adds rounds as sent by a worker, or by lane 2 of an aggregator. */
+/* Adds rounds as if a worker had sent them, or lane 2 of an aggregator. */
 static void add(struct rig *rig, bool is_aggregator, const void *rounds, size_t bytes,
                 uint64_t dropped)
 {

@@ -86,8 +86,8 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
             "job 'resnet': backup.rate is 2; set rate to a value of enum gp_backup_rate");
 }
 
-/* Changes one field at a time: each change makes the terms differ. A value that equals the default
- * makes no difference. */
+/* Changes one field at a time. Each change makes the terms differ, unless the new value equals the
+ * default. */
 static void terms_are_the_same_if_they_mean_the_same(void **state)
 {
     const struct backup_terms named = {
@@ -127,7 +127,8 @@ static void the_text_has_every_value(void **state)
     assert_null(backup_terms_rule_name(UINT32_MAX));
 }
 
-/* Checks random bytes, as sent by a hostile peer. The result is 0, or -EINVAL and a text. */
+/* Checks random bytes, as a hostile peer might send them. The result is 0, or -EINVAL and a
+ * text. */
 static void random_terms_are_accepted_or_refused_with_a_text(void **state)
 {
     unsigned seed = 20261130;

@@ -1,4 +1,4 @@
-/* Tests named limits: reading their values, and the text of a refusal. */
+/* Tests named limits: how their values are read, and the text of a refusal. */
 #include "svc/wire/limit.h"
 
 #include <errno.h>

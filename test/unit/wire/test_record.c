@@ -80,7 +80,7 @@ static int check(const void *data, size_t bytes)
 {
     union record copy;
     size_t fixed;
-    /* with an allocation of the exact size, the sanitizer detects any access outside */
+    /* the allocation has the exact size, so a sanitizer detects any access beyond the record */
     uint8_t *exact = malloc(bytes ? bytes : 1);
     memcpy(exact, data, bytes);
     int r = record_check(exact, bytes, &copy, &fixed);
@@ -156,8 +156,8 @@ static void a_payload_has_exactly_the_length_in_its_record(void **state)
     assert_int_equal(fixed, sizeof(r.ready));
 }
 
-/* Returns the number of reserved bytes from `*ret_at` on. A flag, which may be 1, counts as
- * reserved: the test writes 2. */
+/* Returns the number of reserved bytes from `*ret_at` on. A flag may be 1, but counts as reserved,
+ * because the test writes 2. */
 static size_t reserved_of(uint8_t kind, size_t *ret_at)
 {
     *ret_at = 1;
@@ -226,7 +226,7 @@ static void each_field_of_ready_is_checked(void **state)
     refuses(RECORD_READY, ready.standing, 255);
     refuses(RECORD_READY, ready.outputs, RECORD_OUTPUTS_MAX + 1);
     refuses(RECORD_READY, ready.outputs, UINT16_MAX);
-    refuses(RECORD_READY, ready.outputs, 0); /* an output is set, but their number is 0 */
+    refuses(RECORD_READY, ready.outputs, 0); /* an output is set, but the number of outputs is 0 */
     refuses(RECORD_READY, ready.round, RECORD_ROUND_NONE);
     refuses(RECORD_READY, ready.input_bytes, UINT64_MAX);
     refuses(RECORD_READY, ready.input_offset, UINT64_MAX - 63);
@@ -450,7 +450,7 @@ static void random_bytes_never_crash(void **state)
         size_t bytes = (size_t)random() % sizeof(data);
         for (size_t at = 0; at < sizeof(data); at++)
             data[at] = (uint8_t)random();
-        if (i % 2) /* half of the records are valid ones with one changed byte */
+        if (i % 2) /* half of the records are valid records with one changed byte */
         {
             union record r = sound(kinds[(size_t)random() % KINDS]);
             size_t spoilt = (size_t)random() % record_bytes(&r);

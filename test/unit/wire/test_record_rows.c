@@ -60,7 +60,7 @@ static int check(const void *data, size_t bytes)
 {
     union record copy;
     size_t fixed;
-    /* with an allocation of the exact size, the sanitizer detects any access outside */
+    /* the allocation has the exact size, so a sanitizer detects any access beyond the record */
     uint8_t *exact = malloc(bytes ? bytes : 1);
     memcpy(exact, data, bytes);
     int error = record_check(exact, bytes, &copy, &fixed);

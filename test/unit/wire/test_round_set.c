@@ -1,5 +1,5 @@
-/* Tests sets of ranks in CHOSEN and PASSED. In each form a written set is read again, and a set
- * without a possible form is refused. */
+/* Tests sets of ranks in CHOSEN and PASSED. A set that was written in any form is read unchanged,
+ * and a set that has no possible form is refused. */
 #include "svc/wire/round_set.h"
 
 #include <errno.h>

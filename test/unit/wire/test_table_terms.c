@@ -175,7 +175,8 @@ static void every_other_difference_counts(void **state)
     differs(initial_value, 0.5);
     differs(seed, 8);
     differs(consistency, TABLE_TERMS_ASP);
-    differs(consistency, TABLE_TERMS_BSP); /* not in a stage with another consistency */
+    /* the terms differ outside a stage with another consistency */
+    differs(consistency, TABLE_TERMS_BSP);
     differs(durability, 1);
     differs(flags, TABLE_TERMS_KEEP);
 }

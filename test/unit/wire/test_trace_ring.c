@@ -59,7 +59,7 @@ static void a_partly_recorded_round_is_not_read(void **state)
     struct trace_round early = round_of(1), late = round_of(2), stale = round_of(3);
     early.at_ns[0] = SINCE - 1;
     late.at_ns[TRACE_STEPS - 1] = UNTIL + 1;
-    stale.at_ns[2] = 0; /* step 2 of this record is of another recording, or is missing */
+    stale.at_ns[2] = 0; /* step 2 of this record belongs to another recording, or is missing */
     trace_ring_put(ring, &early);
     trace_ring_put(ring, &late);
     trace_ring_put(ring, &stale);

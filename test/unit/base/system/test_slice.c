@@ -1,5 +1,5 @@
-/* Tests svc/base/system/slice: the scheduler's slice of a thread, and of the threads and processes
- * started by this thread. */
+/* Tests svc/base/system/slice: the scheduler's time slice of a thread, and of the threads and
+ * processes that this thread starts. */
 #include "svc/base/clock.h"
 #include "svc/base/system/slice.h"
 #include "test/unit/skip.h"

@@ -1,5 +1,5 @@
-/* Tests the state of a deal (the distribution of samples to ranks) that a late worker gets, and the
- * words of step records. */
+/* Tests the state of a deal that a late worker gets (a deal distributes samples to ranks). Also
+ * tests the words of step records. */
 #include "client/lib/elastic/carry.h"
 #include "client/lib/elastic/step_words.h"
 #include "svc/wire/mixed_key.h"

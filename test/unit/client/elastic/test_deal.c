@@ -1,5 +1,5 @@
-/* Tests the deal of an elastic job (the distribution of samples to ranks) in random histories in
- * which ranks die, leave and join: each sample of each epoch must be confirmed exactly once. */
+/* Tests the deal of an elastic job (the distribution of samples to ranks). In random histories
+ * ranks die, leave and join. Each sample of each epoch must be confirmed exactly once. */
 #include "client/lib/elastic/deal.h"
 #include "svc/wire/mixed_key.h"
 #include "test/lib/extent.h"
@@ -41,8 +41,9 @@ struct world {
     uint64_t first_step[RANKS];
     uint32_t deaths_ppm, changes_ppm, alive;
     uint32_t confirmed[EPOCHS_MAX][SAMPLES_MAX], trained[EPOCHS_MAX][SAMPLES_MAX];
-    uint64_t repeated_most; /* number of samples in the last shares of dead ranks: the maximum
-                             * number of samples that are trained again */
+    /* number of samples in the last shares of dead ranks; at most this number of samples is trained
+     * again */
+    uint64_t repeated_most;
 };
 
 static uint64_t draw(struct world *w, uint64_t below) { return mixed_key(w->state++, 1) % below; }

@@ -1,6 +1,6 @@
-/* Tests open requests of a worker to tables. A request ends when all its lanes have answered, in
- * any order. A word ends only its own request. The number of open requests is limited. Also
- * compares a random run with a plain list. */
+/* Tests a worker's open requests to tables. A request ends when all its lanes have answered, in any
+ * order. A word ends only its own request. The number of open requests is limited. Also compares
+ * the results of a random run with a plain list of requests. */
 #include "client/lib/table/exchange.h"
 #include "test/lib/extent.h"
 
@@ -144,8 +144,7 @@ static void a_lost_lane_ends_its_parts_only(void **state)
 
 static void open_requests_of_a_table_on_a_lane_are_limited(void **state)
 {
-    uint32_t most =
-        record_row_requests_open(800); /* number of requests for more workers than any job has */
+    uint32_t most = record_row_requests_open(800); /* more workers than any job has */
     /* one place is left for a pull in transit */
     assert_int_equal(most, record_row_requests(800) - 1);
     for (int i = 0; i < EXCHANGES; i++)

@@ -1,6 +1,6 @@
-/* Tests how the keys of a request are sorted, merged and distributed to shards, against a plain
- * reference. The keys are random, or a few keys that occur at many positions. Also tests failed
- * allocations. */
+/* Tests how the keys of a request are sorted, merged and distributed to shards. The result is
+ * compared with a plain reference. The keys are random, or a few keys occur at many positions. Also
+ * tests failed allocations. */
 #include "client/lib/table/fold.h"
 #include "client/lib/table/keys.h"
 #include "svc/wire/mixed_key.h"

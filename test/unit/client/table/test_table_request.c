@@ -1,4 +1,4 @@
-/* Tests requests for rows of tables from the view of a lane. Every record and directory passes the
+/* Tests requests for rows of tables as a lane receives them. Every record and directory passes the
  * checks of a lane, and each key goes to the lane of its shard. Also tests clocks, and the checks
  * of routes from a coordinator. */
 #include "client/lib/table/clock.h"

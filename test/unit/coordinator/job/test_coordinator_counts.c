@@ -1,5 +1,5 @@
-/* Tests the counts of jobs with backup workers: their sum over lanes, and the warning about a rank
- * whose gradients are often dropped. The lanes are simulated. */
+/* Tests the counts of jobs with backup workers: the sum of the counts over all lanes, and the
+ * warning about a rank whose gradients are often dropped. The lanes are simulated. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/counts.h"
 #include "svc/coordinator/job/share.h"

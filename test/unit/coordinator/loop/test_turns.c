@@ -1,5 +1,5 @@
-/* Tests the order in which the coordinator serves the connections of its parties. Operators are
- * first, then the connection with the least used time. A connection over its budget has to wait.
+/* Tests the order in which the coordinator serves the connections of its peers. Operators are
+ * first. The connection with the least used time follows. A connection over its budget has to wait.
  * The test sets CPU time and clock. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -29,7 +29,8 @@ struct pool_joining {
     size_t count;
 };
 struct end *pool_join(struct rig *rig, struct pool_joining how);
-/* Like pool_join(), and returns the numbers of stale workers and of jobs in the welcome. */
+/* Like pool_join(), and also returns how many stale workers and how many jobs the welcome
+ * contains. */
 struct end *pool_rejoin(struct rig *rig, struct pool_joining how, size_t *ret_stale,
                         size_t *ret_jobs);
 void pool_join_refused(struct rig *rig, struct pool_joining how, int code, const char *text);
@@ -51,8 +52,8 @@ void pool_ended(struct end *pool, const struct pool_order *worker, uint32_t exit
 /* Sends a report about the worker. Expects Done. */
 void pool_report(struct end *pool, const struct pool_order *worker, WIRE(PoolReport) report);
 
-/* Joins the started worker to its job. With `workers_max` 0 the job continues after losses, and has
- * the workers_max of the order. Otherwise the job fails if a worker fails, and has this
+/* Joins the started worker to its job. `workers_max` 0: the job continues after a loss, and has the
+ * workers_max of the order. Any other value: the job fails if a worker fails, and has this
  * workers_max. */
 struct end *pool_worker_join(struct rig *rig, const struct pool_order *worker,
                              uint32_t workers_max);

@@ -46,8 +46,8 @@ static struct key add_tenant(struct rig *rig, const char *name)
     return key;
 }
 
-/* The first tenant has all slots. A job of the second tenant gets the slots of the highest ranks,
- * and finally as many slots as the first tenant keeps (F6). */
+/* The first tenant has all slots. A job of the second tenant then gets the slots of the highest
+ * ranks, until both tenants have the same number of slots (F6). */
 static void two_tenants_share_a_site(void **state)
 {
     const struct key one = add_tenant(*state, "one"), two = add_tenant(*state, "two");
@@ -108,7 +108,7 @@ static void a_worker_without_the_newest_incarnation_is_refused(void **state)
     pool_worker_refused(*state, &other, -ESTALE, "and the job of the pool is over");
 }
 
-/* The order was sent, but the ordered worker has not joined when another job needs the slot. */
+/* The order was sent. Before the ordered worker joins, another job needs the slot. */
 static void an_order_overtaken_by_a_shrink_is_refused_in_words(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -368,7 +368,7 @@ static void a_job_that_cannot_start_is_refused(void **state)
 
 /* --- a key --- */
 
-/* Returns whether the message or one of its parts has a field beyond numbers and these texts. */
+/* Returns whether the message and its parts contain only numbers and these texts. */
 static bool has_only(const ProtobufCMessageDescriptor *message, const char *const *texts)
 {
     for (unsigned i = 0; i < message->n_fields; i++) {
@@ -389,8 +389,9 @@ static bool has_only(const ProtobufCMessageDescriptor *message, const char *cons
     return true;
 }
 
-/* A message to a pool names a job and gives reasons for people. A stolen key sends no message to
- * another pool: orders go to the connection that has submitted the job. */
+/* A message to a pool contains only names of jobs and reasons for people as text. With a stolen key
+ * nobody can send a message to another pool, because orders are sent over the connection that has
+ * submitted the job. */
 static void a_key_starts_no_program(void **state)
 {
     static const char *const texts[] = {"job", "jobs", "text", NULL};

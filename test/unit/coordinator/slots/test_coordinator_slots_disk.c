@@ -1,4 +1,5 @@
-/* Tests orders to pools while the disk fails: an order that is not stored is not sent (SL3). */
+/* Tests orders to pools while the disk fails. An order that is not stored must not be sent
+ * (SL3). */
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/slots/internal.h"
 #include "test/unit/coordinator/slots/pool_case.h"

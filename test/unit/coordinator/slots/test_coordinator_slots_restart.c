@@ -9,7 +9,7 @@
 
 static struct slots *slots_of(struct rig *rig) { return rig->coordinator->service->works->slots; }
 
-/* Ends the time in which the only pool may connect again. */
+/* Simulates the end of the time in which the only pool may connect again. */
 static void let_pool_miss(struct rig *rig)
 {
     struct slots *slots = slots_of(rig);
@@ -28,7 +28,7 @@ static void restart(struct rig *rig)
 
 /* --- restart of the coordinator --- */
 
-/* Rank 0 was reported, rank 1 was not: its order may not have arrived. */
+/* The pool has reported rank 0, but not rank 1: the order for rank 1 may not have arrived. */
 static void a_restart_repeats_orders_once(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -154,7 +154,7 @@ static void a_pool_that_connects_again_repeats_nothing(void **state)
     pool_expect_for(pool, POOL_START, "bert", 0);
 }
 
-/* The pool has read the order before it joins again, and obeys it afterwards. */
+/* The pool has read the order, then joins again, and then carries out the order. */
 static void a_process_without_a_slot_is_ended(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});

@@ -45,7 +45,7 @@ static envelope *ask_jobs(struct rig *rig, const struct key *key, const char *na
     return reply;
 }
 
-/* Checks state and sentence of the only job of a pool without a worker that has joined. */
+/* Checks the state and the reason of the only job, of whose workers none has joined. */
 static void expect_queued(struct rig *rig, const char *state, const char *words)
 {
     envelope *reply = ask_jobs(rig, NULL, "");
@@ -168,8 +168,8 @@ static void failures_are_logged_with_their_kind(void **state)
     assert_int_equal(kept_log_count("third failure"), 0);
 }
 
-/* The coordinator does not know the exit code of an adopted process. A goodbye shows that its
- * training has ended. */
+/* The coordinator does not know the exit code of an adopted process. A goodbye shows that the
+ * process has completed its training. */
 static void an_adopted_worker_with_a_goodbye_has_trained(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -182,7 +182,7 @@ static void an_adopted_worker_with_a_goodbye_has_trained(void **state)
     assert_int_equal(pool_expect(pool, POOL_OVER).code, 0);
 }
 
-/* All workers die at once, so the training has ended, but is not complete. */
+/* All workers die at the same time, so the job has ended without a complete training. */
 static void adopted_workers_that_die_at_once_have_not_trained(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -350,8 +350,8 @@ static void run_rounds(struct rig *rig, struct end *aggregator, struct trained *
     rig_settle(rig);
 }
 
-/* The first round counts as a report. Later rounds are points of the curve, so that the scheduler
- * knows the step time. */
+/* The first round counts as a report. Each later round adds a point to the curve, from which the
+ * scheduler knows the step time. */
 static void rounds_are_reports_and_points_of_the_curve(void **state)
 {
     struct rig *rig = *state;

@@ -1,5 +1,5 @@
-/* Tests the store alone. Rows that are read must equal the written rows, and a change is made as a
- * whole or not at all. */
+/* Tests the store alone. Rows must be read as they were written, and a change is made as a whole or
+ * not at all. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

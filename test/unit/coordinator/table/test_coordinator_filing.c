@@ -55,7 +55,7 @@ static uint64_t ask(struct filing_case *c, WIRE(TableFileRequest) request)
 #define ASK(c, STEP, ...) \
     ask(c, MESSAGE_PART(TableFileRequest, table_file_request, .step = FILE_STEP(STEP), __VA_ARGS__))
 
-/* Waits for the next request to a lane, which has this step. */
+/* Waits for the next request to a lane, and checks that the request has this step. */
 static envelope *bulk_request(struct filing_case *c, int step)
 {
     envelope *request = end_expect(c->lanes, BODY(TABLE_BULK));
@@ -220,7 +220,7 @@ static void rows_are_read_shard_by_shard(void **state)
     is_answered(&c, id);
 }
 
-/* The lanes get each row once, on the lane of its shard. */
+/* Each row is sent once, to the lane of its shard. */
 static void rows_of_an_import_go_to_their_lanes(void **state)
 {
     enum { ROWS = 50 };

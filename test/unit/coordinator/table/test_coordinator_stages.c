@@ -168,7 +168,7 @@ static void a_stage_ends_when_its_members_have_ended(void **state)
     end_part(1, 1, 4);
     none_gets_any();
     end_part(0, 1, 6);
-    all_get(1, 0x3, 7); /* the next clock is above those of all members */
+    all_get(1, 0x3, 7); /* the next clock is later than the clocks of all members */
 }
 
 static void a_travelling_stage_begins_above_all_clocks(void **state)
@@ -244,7 +244,8 @@ static void a_rank_of_another_stage_is_refused(void **state)
     refused(1, -EINVAL, "rank 1 of job words is in stage 0, the job in stage 1");
 }
 
-/* A member that receives its answer late must not skip units, nor begin in a later clock. */
+/* A member that receives its answer late must not skip units of work, and must not begin in a later
+ * clock. */
 static void a_repeated_answer_is_the_same_after_another_member_has_ended(void **state)
 {
     begin_first(setup(*state));
@@ -257,7 +258,7 @@ static void a_repeated_answer_is_the_same_after_another_member_has_ended(void **
     takes(1, 1, 0x3, 7);
 }
 
-/* A call that timed out, and is repeated for another stage. */
+/* A call has timed out, and is then repeated for another stage. */
 static void a_request_that_is_repeated_for_another_stage_is_refused(void **state)
 {
     static const char text[] = "rank 1 has asked for stage 'pair' with 2 workers, workers_min 0, "
@@ -302,8 +303,9 @@ static void a_lost_answer_is_given_again_after_a_restart(void **state)
     takes(1, 1, 0x3, 3);
 }
 
-/* A rank without its answer repeats its request. Another rank has received the stage, so the lanes
- * have received the stage as well. The coordinator nevertheless sends the lanes the next stage. */
+/* A rank without its answer repeats its request. Another rank has received the stage, which shows
+ * that the lanes have received it before. The coordinator nevertheless sends the next stage to the
+ * lanes. */
 static void a_rank_with_the_stage_ends_the_wait_for_lanes_after_a_restart(void **state)
 {
     struct end *lane = setup(*state);

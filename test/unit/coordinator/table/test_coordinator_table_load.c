@@ -1,6 +1,6 @@
-/* Tests the lane time of tables. This time is part of the lane's load, and is measured for each
- * clock. The lane time of tensors, which may move, must not include this time. The lanes' counters
- * are simulated. */
+/* Tests the lane time of tables. The time of tables is part of the lane's load, and is measured for
+ * each clock. The lane time of tensors must not include the time of tables, because tensors may
+ * move. The lanes' counters are simulated. */
 #include "svc/base/clock.h"
 #include "svc/wire/table/table_load.h"
 #include "test/unit/coordinator/measure_rig.h"
@@ -64,8 +64,8 @@ static void a_job_that_has_only_tables_is_measured_by_its_clocks(void **state)
     struct end *worker, *aggregator = rig_aggregator(rig, 2);
     const WIRE(JobView) * view;
     struct trained job = tables_start(rig, "words", &worker);
-    aggregator->ignores =
-        BODY(STATS_REQUEST); /* the coordinator therefore keeps the last counters */
+    /* the rig does not answer other requests, so the coordinator keeps the last counters */
+    aggregator->ignores = BODY(STATS_REQUEST);
     tables_run(aggregator, &job, 4 * NS_PER_MS, 4 * NS_PER_MS);
     envelope *reply = measure_ask_job(rig, "words", &view);
     assert_int_equal(view->period_ns, PERIOD_NS);

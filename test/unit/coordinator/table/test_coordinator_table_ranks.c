@@ -1,5 +1,5 @@
-/* Tests which ranks the coordinator reports to lanes with tables of an elastic job: all ranks that
- * have left or were lost, even ranks that were never connected to the lane. */
+/* Tests which ranks of an elastic job the coordinator reports as gone to lanes with tables of the
+ * job: all ranks that have left or were lost, even if they were never connected to the lane. */
 #include "test/unit/coordinator/coordinator_rig.h"
 
 #include "svc/wire/ranks.h"

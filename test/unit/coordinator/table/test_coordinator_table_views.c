@@ -14,7 +14,7 @@
 #define SHARDS 8
 #define ROWS_MOST UINT64_C(1000000000000)
 
-static uint64_t takes_left; /* number of calls of take() before the first failure */
+static uint64_t takes_left; /* number of calls of take() that succeed before the first failure */
 
 static void *take(void *context, size_t bytes)
 {

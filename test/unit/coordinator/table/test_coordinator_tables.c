@@ -310,7 +310,7 @@ static void a_job_that_workers_enter_has_no_tables(void **state)
     refused(zero.end, -EOPNOTSUPP, "; join without workers_max");
 }
 
-/* A worker that replaces a worker that has left counts as late, too. */
+/* A worker that joins in place of a worker that has left also counts as late. */
 static void a_job_that_continues_without_workers_has_no_tables_with_bsp(void **state)
 {
     struct rig *rig = *state;

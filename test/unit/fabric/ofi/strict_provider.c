@@ -1,6 +1,6 @@
 /* Wraps the `tcp` provider that fabric_ofi uses. All objects opened on a domain get function tables
- * of this file. This file stores the posted receives, and tcp itself gets only one receive, so that
- * a word can use up a stored receive. */
+ * of this file. This file stores the posted receives, and passes only one receive to tcp. A word
+ * can therefore use up a stored receive. */
 #include "test/unit/fabric/ofi/strict_provider.h"
 
 #include "svc/fabric/ofi/provider/types.h"
@@ -16,7 +16,7 @@
 #define MODE (FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY)
 #define RECEIVES_MAX 8
 
-/* The state below is shared: each thread of a test polls its own fabric. */
+/* The lock protects the state below, because each thread of a test polls its own fabric. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct strict_counts counts;
 
@@ -50,7 +50,7 @@ static void wrong(const char *format, ...)
 
 /* The object to which a descriptor of registered memory points. */
 struct registration {
-    /* this member is first, because objects are found by the function table in their fid */
+    /* first member: the fid points to this table, which is found at the address of the struct */
     struct fi_ops fid_ops;
     struct fi_ops *true_ops;
     const char *base;
@@ -395,8 +395,8 @@ static void domain_wrap(struct fid_domain *domain)
     domain->mr = &d->mr;
 }
 
-/* Opens the fabric, and opens its domain again with all requirements that a provider may have. At
- * this point no other object is open on the domain. */
+/* Opens the fabric, and opens its domain again with all requirements that a provider may have. No
+ * other object is open on the domain at this time. */
 int strict_open(const struct fabric_options *options, struct fabric **ret_fabric)
 {
     int r = fabric_open("ofi", options, ret_fabric);

@@ -1,8 +1,8 @@
-/* Runs fabric_ofi on a provider with all requirements of RDMA hardware, although `tcp` sends the
- * bytes. Local memory must be registered and have descriptors (FI_MR_LOCAL). Addresses are virtual
- * (FI_MR_VIRT_ADDR), and the provider chooses keys (FI_MR_PROV_KEY). Memory must exist at
- * registration (FI_MR_ALLOCATED). A word has 4 bytes and uses up a receive (FI_RX_CQ_DATA). After a
- * wrong post the process prints the mistake and ends. */
+/* Runs fabric_ofi on a provider that has all requirements of RDMA hardware. The provider `tcp`
+ * sends the bytes. Local memory must be registered and have descriptors (FI_MR_LOCAL). Addresses
+ * are virtual (FI_MR_VIRT_ADDR), and the provider chooses keys (FI_MR_PROV_KEY). Memory must exist
+ * at registration (FI_MR_ALLOCATED). A word has 4 bytes and uses up a receive (FI_RX_CQ_DATA).
+ * After a wrong post the process prints the mistake and ends. */
 #ifndef GRADPOOL_TEST_STRICT_PROVIDER_H
 #define GRADPOOL_TEST_STRICT_PROVIDER_H
 

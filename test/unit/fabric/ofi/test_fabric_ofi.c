@@ -102,7 +102,7 @@ static void a_held_receive_of_64_KiB_lets_the_next_message_arrive(void **state)
     region_destroy(&region);
 }
 
-/* Sends without packing (O13). */
+/* Sends a message that is not packed together with other messages (O13). */
 static void send_alone(struct rig *rig, const void *bytes, size_t count)
 {
     assert_int_equal(fabric_send(rig->at_worker[0], bytes, count, NULL, 0), 0);
@@ -183,7 +183,8 @@ static void words_come_after_their_data_and_in_order(void **state)
     region_destroy(&region);
 }
 
-/* The bytes fit into any socket buffer, so only an answer of the peer proves their arrival (W4). */
+/* All bytes fit into a socket buffer, so only an answer of the peer proves that they have arrived
+ * (W4). */
 static void written_waits_until_the_peer_has_the_bytes(void **state)
 {
     struct rig *rig = *state;
@@ -349,7 +350,8 @@ static void a_disconnect_from_a_host_that_never_answers_is_bounded(void **state)
     fabric_close(rig.lane.fabric);
 }
 
-/* The lane has the ticket, but the worker has already left. Accept and refuse must both work. */
+/* The worker leaves after it has sent its ticket. The lane may then accept or refuse the
+ * connection. */
 static void a_worker_that_left_before_the_answer_does_no_harm(void **state)
 {
     struct rig *rig = *state;

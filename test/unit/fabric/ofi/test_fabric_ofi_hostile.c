@@ -1,6 +1,6 @@
 /* Tests fabric_ofi with accepted peers that write arbitrary bytes into their sockets (README, O12).
- * Such bytes may end only their own connection. After each peer every byte of an honest worker is
- * compared. */
+ * Such bytes may end only the connection of this peer. After each peer the test compares every byte
+ * of an honest worker. */
 #include "test/lib/extent.h"
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/ofi_stranger.h"
@@ -78,7 +78,7 @@ static void assert_honest_worker_goes_on(struct bench *b)
     assert_memory_equal(b->slot, b->region.base, REGION_BYTES);
 }
 
-/* Connects a peer. Returns its socket; the lane has accepted the peer, and its connection is
+/* Connects a peer, which the lane accepts. Returns the socket of the peer when the connection is
  * open. */
 static int let_in(struct bench *b, struct fabric_conn **ret_conn)
 {
@@ -260,7 +260,8 @@ static void acknowledgements_that_are_not_taken_are_bounded(void **state)
     bench_close(&b);
 }
 
-/* On a commit, the provider would flush the processor's cache at an unchecked address. */
+/* For such a message, the provider would flush the processor's cache at an address that it has not
+ * checked. */
 static void a_message_that_asks_for_a_commit_ends_its_own_connection_only(void **state)
 {
     struct {
@@ -303,8 +304,8 @@ static struct wire_header header_by_chance(uint64_t *state)
     return h;
 }
 
-/* Sends random bytes, most with plausible headers. Connections that stay open afterwards are
- * closed. */
+/* Sends random bytes, most of them with plausible headers. Afterwards closes the connections that
+ * are still open. */
 static void random_bytes_affect_no_other_connection(void **state)
 {
     const char *given = getenv("GRADPOOL_TEST_SEED");

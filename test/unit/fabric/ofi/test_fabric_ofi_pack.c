@@ -195,7 +195,8 @@ static void packed_writes_are_not_over_while_the_peer_is_stopped(void **state)
 
 /* ---- ends ---- */
 
-/* Each write ends once, before CLOSED, whether posted or only packed. */
+/* Each write ends exactly once, and before CLOSED. This also holds for a write that was packed, but
+ * not sent yet. */
 static void packed_writes_end_with_their_connection(void **state)
 {
     enum { COUNT = 30 };

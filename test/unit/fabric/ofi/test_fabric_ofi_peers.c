@@ -22,7 +22,7 @@ static int open_ofi(const struct fabric_options *options, struct fabric **ret_fa
     return fabric_open("ofi", options, ret_fabric);
 }
 
-/* The rig needs a factory for its waits. The cases open their fabrics themselves. */
+/* The rig uses this factory only for its waits. The cases open their fabrics themselves. */
 static const struct fabric_factory real_time = {.name = "fabric_ofi_peers"};
 
 static uint8_t pattern(size_t i, unsigned seed)
@@ -69,7 +69,7 @@ static void worker_main(const char *address, size_t bytes, unsigned seed)
     struct region region;
     if (open_ofi(&(struct fabric_options){0}, &f) < 0 || region_create(bytes, &region) < 0)
         _exit(1);
-    /* filled before the connect, because a silent peer is disconnected */
+    /* the region is filled before the connect, because a lane disconnects a silent peer */
     fill(region.base, bytes, seed);
     if (fabric_connect(f, address, "worker", 6, NULL, &c) < 0)
         _exit(1);
@@ -146,8 +146,8 @@ static void many_reads_of_1_MiB_bring_every_byte(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-/* Posts more bytes than the sockets can buffer, right after fabric_arm() has allowed the lane to
- * sleep. If `sleep_ms` is 0, the lane only polls and never sleeps. */
+/* Posts more bytes than the sockets can buffer. Just before, fabric_arm() has allowed the lane to
+ * sleep. `sleep_ms` 0: the lane only polls and never sleeps. */
 static void fill_the_way(struct rig *rig, struct fabric_conn *c, pid_t pid, int sleep_ms)
 {
     enum { WRITES = 4, BYTES = 8 * MIB };

@@ -1,6 +1,6 @@
 /* Tests fabric_ofi with sockets that connect and send nothing, half a request, or invalid bytes
- * (README, O8). The lane disconnects such sockets. They delay no other peer, and never use up
- * resources that others need. */
+ * (README, O8). The lane disconnects such sockets. Such sockets delay no other peer, and never use
+ * up resources that other peers need. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/fabric/ofi/ofi_stranger.h"
 
@@ -21,7 +21,7 @@
 
 #define HALF_WAY 50
 #define SILENCE_NS (5 * NS_PER_S)
-#define SOON_NS (SILENCE_NS / 2) /* time too short for a disconnection because of silence */
+#define SOON_NS (SILENCE_NS / 2) /* too short a time for a disconnection because of silence */
 
 static int open_ofi(const struct fabric_options *options, struct fabric **ret_fabric)
 {
@@ -162,7 +162,7 @@ static void a_silent_stranger_is_disconnected_after_five_seconds(void **state)
     rig_close(&rig);
 }
 
-/* The request arrives in parts, as over a slow network. */
+/* The request arrives in parts, like over a slow network. */
 static void a_request_that_arrives_in_parts_is_accepted_when_complete(void **state)
 {
     uint8_t request[STRANGER_REQUEST_BYTES_MAX];
@@ -223,8 +223,8 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
-/* The process has no descriptor for a new connection, and no stranger that the lane could
- * disconnect. The lane then stops polling its listener for a while, and the thread sleeps. */
+/* The process has no free descriptor for a new connection, and there is no stranger that the lane
+ * could disconnect. The lane then stops polling its listener for a while, and the thread sleeps. */
 static void without_free_descriptors_the_lane_sleeps_and_accepts_peers_later(void **state)
 {
     struct rig rig;

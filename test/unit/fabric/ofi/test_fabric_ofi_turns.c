@@ -1,5 +1,5 @@
-/* Tests turns of tenants in a poll (O35): a tenant with many busy connections delays no other
- * tenant, the order does not depend on the speed of the host, and no event is left while the caller
+/* Tests turns of tenants in a poll (O35). A tenant with many busy connections delays no other
+ * tenant. The order does not depend on the speed of the host. No event is left while the caller
  * sleeps. The time of a poll is charged to the jobs whose connections were read. */
 #include "test/unit/fabric/fabric_suite.h"
 
@@ -87,7 +87,8 @@ static int stop(void **state)
     return 0;
 }
 
-/* The first message of each connection is sent at once, the other messages at the flush. */
+/* The first message of each connection is sent at once. The other messages are sent by
+ * fabric_flush(). */
 static void party_post(struct party *p, int messages)
 {
     for (int i = 0; i < p->count; i++)
@@ -215,13 +216,13 @@ static void no_event_is_left_while_the_caller_sleeps(void **state)
      * part */
     fabric_flush(rig.workers[0].fabric);
     hear_like_a_lane(MESSAGES);
-    /* a poll that does not reach every connection never keeps the caller awake */
+    /* a poll may not reach every connection; after a few polls the caller must be able to sleep */
     while (fabric_arm(rig.lane.fabric, &wait) < 0 && polls++ < POLLS_MAX)
         assert_int_equal(poll_lane(), 0);
     assert_true(polls < POLLS_MAX);
 }
 
-/* Connections end while other connections of the same job and tenant stay, and then the last
+/* At first connections end while other connections of the same job and tenant stay. Then the last
  * connection ends. */
 static void the_order_is_kept_while_connections_end(void **state)
 {

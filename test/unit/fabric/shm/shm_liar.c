@@ -1,4 +1,4 @@
-/* A worker whose packets and records are written by the test, so that they may be invalid. */
+/* A worker whose packets and records the test writes itself, so that they may be invalid. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/fabric/shm/map/memory.h"

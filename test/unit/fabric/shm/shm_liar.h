@@ -6,7 +6,7 @@
 #include "svc/fabric/shm/peer/ring.h"
 #include "test/unit/fabric/fabric_suite.h"
 
-/* maximum of shared bytes of a connection in the rig */
+/* maximum number of bytes that a connection of the rig may share */
 #define LIAR_BYTES_MAX (1 << 20)
 
 /* Defines a case. Its `*state` is a rig of fabric_shm. */

@@ -1,5 +1,5 @@
-/* Tests fabric_shm: the cases of every fabric, then cases of processes that share memory (deaths,
- * forks, another user). test_shm_mistrust.c tests hostile peers. */
+/* Tests fabric_shm: the cases of every fabric, then processes that share memory (deaths, forks,
+ * another user). test_shm_mistrust.c tests hostile peers. */
 #include "test/unit/fabric/fabric_suite.h"
 #include "test/unit/skip.h"
 
@@ -125,7 +125,7 @@ static void completions_beyond_the_queue_wait_for_room(void **state)
     region_destroy(&region);
 }
 
-/* Withdrawing cannot fail, so it waits for room in the ring. */
+/* fabric_withdraw() cannot fail, so the withdrawal waits for room in the ring. */
 static void a_withdrawal_passes_a_full_ring(void **state)
 {
     struct rig *rig = *state;
@@ -187,7 +187,7 @@ static pid_t fork_mortal(void)
 }
 
 /* Runs in the child: connects, reports this, and waits until it is killed. With `pipe_ends`, a
- * child of the child keeps the socket, too, until the test closes the pipe. */
+ * child of the child also has the socket, until the test closes the pipe. */
 static void be_a_worker(const char *address, const int *pipe_ends)
 {
     struct fabric *f;
@@ -273,7 +273,7 @@ static int connect_when_it_listens(struct fabric *f, const char *address)
     return r;
 }
 
-/* Returns the next event. The sleep is so long that only the bell can end it in time. */
+/* Returns the next event. The sleep is so long that only the bell can end the sleep in time. */
 static enum fabric_event_kind next_event(struct fabric *f)
 {
     struct fabric_event event = {0};
@@ -320,7 +320,7 @@ static void a_fence_waits_for_a_lane_that_runs_and_leaves_it_alive(void **state)
         assert_int_equal(fabric_send(c, "x", 1, NULL, 0), -ECONNRESET);
         assert_int_equal(next_event(rig->workers[0].fabric), FABRIC_EVENT_CLOSED);
         is_late = clock_now_ns() - before_ns >= FABRIC_FENCE_NS;
-        poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* a wrong kill would follow the fence */
+        poll(NULL, 0, 2 * FABRIC_FENCE_NS / NS_PER_MS); /* time for a wrong kill */
         (void)waitid(P_PID, (id_t)lane, &end, WEXITED | WNOHANG | WNOWAIT);
         assert_true(end.si_pid == 0 || is_late);
         kill(lane, SIGKILL);

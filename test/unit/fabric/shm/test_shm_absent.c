@@ -75,8 +75,8 @@ static size_t count_pages(void *base)
     return there;
 }
 
-/* Tests memory of which every second page is absent. The first and the last page may exist or
- * not. */
+/* Tests memory of which every second page is absent. The test runs once with an existing and once
+ * with an absent first page. */
 static void a_touch_leaves_absent_pages_out(void **state)
 {
     (void)state;

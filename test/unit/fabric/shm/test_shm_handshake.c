@@ -89,7 +89,7 @@ static void memory_that_the_lane_could_not_write_is_refused(void **state)
     expect_refusal(rig, &l, EACCES);
 }
 
-/* Tests lengths near that of a packet, wrong kinds, wrong magic, and wrong numbers of
+/* Tests lengths near the length of a packet, wrong kinds, wrong magic, and wrong numbers of
  * descriptors. */
 static void garbage_instead_of_hello_is_refused_and_leaks_nothing(void **state)
 {

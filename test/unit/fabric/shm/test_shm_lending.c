@@ -53,7 +53,8 @@ static int set_up(void **state)
 
 static int with_help(void **state)
 {
-    /* without userfaultfd these cases equal those in which the lane checks for absent pages */
+    /* without userfaultfd these cases are the same as the cases in which the lane checks for absent
+     * pages */
     kernel_helps = shm_absent_can_fail();
     return set_up(state);
 }
@@ -89,7 +90,7 @@ static size_t mapped_pages(const char *at, size_t bytes)
     return mapped;
 }
 
-/* Returns the number of existing pages, whichever process has added them. */
+/* Returns the number of existing pages. Any process may have added them. */
 static size_t pages_there(const struct region *region)
 {
     unsigned char is_there[BYTES / 4096];
@@ -202,7 +203,7 @@ static void wait_until_warm(struct rig *rig)
 }
 
 /* The lane skips pages that their owner has returned to the kernel, and still accesses the pages
- * after them. */
+ * after the skipped pages. */
 static void existing_pages_are_mapped_early_and_no_page_is_added_(void **state)
 {
     struct rig *rig = *state;

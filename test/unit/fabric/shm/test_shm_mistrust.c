@@ -1,5 +1,5 @@
 /* Tests fabric_shm with a worker that sends false messages after a correct handshake. The lane must
- * end its connection and serve the other workers. */
+ * end the connection of this worker, and must serve the other workers. */
 #include "test/unit/fabric/shm/shm_liar.h"
 
 #include "svc/fabric/shm/map/memory.h"
@@ -194,8 +194,8 @@ static void garbage_among_the_descriptors_ends_the_connection(void **state)
     assert_true(open_descriptors() < before);
 }
 
-/* Sends packets without bytes where the lane expects the packets of regions. One packet stays in
- * the socket at the end. */
+/* Sends packets without bytes in places where the lane expects packets of regions. At the end one
+ * packet stays in the socket. */
 static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **state)
 {
     struct rig *rig = *state;
@@ -215,7 +215,7 @@ static void descriptors_without_a_byte_in_a_regions_place_are_closed(void **stat
     }
 }
 
-/* The worker's process has left, but another process still writes to the ring. */
+/* The process of the worker has left, but another process still writes to the worker's ring. */
 static void records_after_a_goodbye_are_ignored(void **state)
 {
     struct rig *rig = *state;
@@ -312,7 +312,7 @@ static void a_page_that_fails_reads_as_zeros_and_is_reported(void **state)
     close(fd);
 }
 
-/* uses more mappings than fit into the table that is allocated at the start */
+/* The case uses more mappings than fit into the table that is allocated at the start. */
 static void tens_of_thousands_of_mappings_are_guarded_each(void **state)
 {
     enum { COUNT = 30000 };

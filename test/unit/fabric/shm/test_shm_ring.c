@@ -1,5 +1,5 @@
-/* Tests the record ring and the bell: order, room, checks of counters, and no lost wake-up. Both
- * sides are threads on one mapping, which the thread sanitizer can check. */
+/* Tests the record ring and the bell: order, room, checks of counters, and wake-ups, of which none
+ * may be lost. Both sides are threads on one mapping, which the thread sanitizer can check. */
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/fabric/shm/peer/bell.h"

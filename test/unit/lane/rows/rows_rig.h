@@ -1,5 +1,5 @@
-/* Lanes with one table, and workers that push and pull with the client's own code. If there are two
- * lanes, each lane has every second shard. */
+/* Lanes with one table, and workers that push and pull with the client's own code. With two lanes,
+ * each lane has every second shard. */
 #ifndef GRADPOOL_TEST_ROWS_RIG_H
 #define GRADPOOL_TEST_ROWS_RIG_H
 
@@ -32,13 +32,13 @@ struct rows_asked {
 struct rows_rig {
     struct rig lanes[ROWS_LANES_MAX];
     uint32_t lanes_count, workers_count;
-    uint32_t absent_count; /* last ranks, which never connect */
+    uint32_t absent_count; /* number of last ranks that never connect */
     struct table_terms terms;
     struct table_route route;
     struct rows_worker workers[RIG_WORKERS_MAX];
 };
 
-/* Fabric of all lanes: "shm", or "ofi" if the program's first argument says so. */
+/* Fabric of all lanes: "ofi" if this is the first argument of the program, otherwise "shm". */
 extern const char *rows_kind;
 /* Bytes of memory of a worker. Each start of a rig populates this memory, so tests with many starts
  * need a small value. */
@@ -52,7 +52,7 @@ void rows_start(struct rows_rig *r, uint32_t lanes, uint32_t workers,
 /* Like rows_start() with one lane, to which the last rank never connects. */
 void rows_start_without_last(struct rows_rig *r, uint32_t workers, const struct table_terms *terms);
 void rows_stop(struct rows_rig *r);
-/* Sends the settings of rank 0 for its clock, to all lanes. */
+/* Sends settings to all lanes, from rank 0, for the clock of rank 0. */
 void rows_set(struct rows_rig *r, const struct row_settings *settings);
 /* Begins a push or a pull of `count` keys. Gradients are f32 in the caller's order. The caller ends
  * the request with rows_asked_free(). */

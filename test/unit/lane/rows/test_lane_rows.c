@@ -50,8 +50,7 @@ static void a_pull_waits_for_the_clock_before(void **state)
     rows_stop(&rig);
 }
 
-/* Pull, push and clocks arrive together: the pull must read the rows as they were before the
- * push. */
+/* Pull, push and clocks arrive together. The pull must read the rows from before the push. */
 static void a_pull_reads_no_push_of_its_clock(void **state)
 {
     start(2);
@@ -139,7 +138,7 @@ static uint64_t tables_ns(void)
     return rows[0].busy_ns;
 }
 
-/* A clock counts when all ranks have ended it, once for all tables of the job. */
+/* A clock that all ranks have ended counts once, for all tables of the job together. */
 static void clocks_of_a_job_without_pieces_are_its_rounds(void **state)
 {
     start(2);

@@ -1,6 +1,6 @@
 /* Tests the reads of pushes over a network (A103): the keys and gradients of all shards of a lane
- * are read together, as far as the memory permits. The test counts reads and trips (a trip is a
- * group of reads that are begun before any of them ends). */
+ * are read together, if the memory for reads is sufficient. The test counts reads and trips (a trip
+ * is a group of reads that are begun before any of them ends). */
 #include "svc/lane/move/regroup.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/table.h"
@@ -118,8 +118,8 @@ static void a_push_that_is_applied_on_arrival_is_one_trip(void **state)
     rows_stop(&rig);
 }
 
-/* Each lane has every second shard, so the keys of a shard are followed by keys of a shard on
- * another lane. */
+/* Each lane has every second shard, so after the keys of a shard follow keys of a shard on another
+ * lane. */
 static void shards_of_other_lanes_are_not_read(void **state)
 {
     start_with(2, 1, 16, DIM, TABLE_TERMS_BSP);
@@ -165,7 +165,7 @@ static void a_trip_ends_with_the_copied_entries(void **state)
     const size_t count = 20000;
     start_with(1, 1, 256, DIM, TABLE_TERMS_BSP);
     push_and_wait(0, count);
-    /* the check of the directory reads each part once, and so does the update */
+    /* the check of the directory reads each part once, and the update reads each part once */
     assert_int_equal(reads, 2 * 4 + 2 * 4);
     rows_have(count, START - 0.25f);
     rows_stop(&rig);

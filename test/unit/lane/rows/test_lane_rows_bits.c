@@ -1,7 +1,7 @@
 /* Compares a lane's table with a replay: random pushes of several workers, with duplicates, over
- * some clocks. Every pulled row must have the bits of a plain loop over keys, ranks, pushes and
- * positions. The cases cover every rule, several numbers of shards and lanes, and lengths beyond
- * windows and batches. */
+ * some clocks. The replay is a plain loop over keys, ranks, pushes and positions. Every pulled row
+ * must have the same bits as in the replay. The cases cover every rule, several numbers of shards
+ * and lanes, and pushes that are longer than windows and batches. */
 #include "svc/lane/rows/types.h"
 #include "svc/wire/mixed_key.h"
 #include "test/lib/extent.h"
@@ -37,7 +37,7 @@ struct push {
 
 struct world {
     struct rows_rig rig;
-    uint64_t keys_count; /* each key is smaller */
+    uint64_t keys_count; /* all keys are smaller than this number */
     size_t push_max;     /* maximum number of positions in one push */
     uint64_t clock;
     struct push pushes[RIG_WORKERS_MAX][PUSHES_MAX];
@@ -111,8 +111,8 @@ static void round_to(struct world *w, float *values, size_t count)
     free(wire);
 }
 
-/* Sums the push's gradients of the key. Each gradient is rounded to the wire's dtype; their sum in
- * f32 is rounded again. Returns whether the push has the key. */
+/* Sums the push's gradients of the key. Each gradient is rounded to the wire's dtype. The gradients
+ * are summed in f32, and the sum is rounded again. Returns whether the push has the key. */
 static bool replay_push(struct world *w, const struct push *push, uint64_t key, float *ret_sum)
 {
     uint32_t dim = w->rig.terms.dim, found = 0;

@@ -62,26 +62,27 @@ static void more_changes_of_settings_than_fit_fail_the_job(void **state)
 
 static void each_field_of_a_request_is_checked(void **state)
 {
-    evicts(table, 99, "a request is for an unknown table; use one version");
+    evicts(table, 99, "a request is for an unknown table; use one version of gradpool");
     evicts(dim, DIM + 1, "rows of another length or dtype");
     evicts(dtype, REDUCE_F16, "rows of another length or dtype");
-    evicts(clock, 2, "a request is for another clock than the worker's; use one version");
+    evicts(clock, 2,
+           "a request is for another clock than the worker's; use one version of gradpool");
     evicts(directory_region, 1,
-           "a request lies in memory that the worker does not lend; use one version");
+           "a request lies in memory that the worker does not lend; use one version of gradpool");
     evicts(keys_region, 63,
-           "a request lies in memory that the worker does not lend; use one version");
+           "a request lies in memory that the worker does not lend; use one version of gradpool");
     evicts(rows_region, UINT32_MAX,
-           "a request lies in memory that the worker does not lend; use one version");
+           "a request lies in memory that the worker does not lend; use one version of gradpool");
     evicts(directory_offset, RIG_REGION_BYTES - 8,
-           "a request lies in memory that the worker does not lend; use one version");
+           "a request lies in memory that the worker does not lend; use one version of gradpool");
     evicts(keys_offset, RIG_REGION_BYTES - 8,
-           "a request lies in memory that the worker does not lend; use one version");
+           "a request lies in memory that the worker does not lend; use one version of gradpool");
     evicts(rows_offset, RIG_REGION_BYTES,
-           "a request lies in memory that the worker does not lend; use one version");
+           "a request lies in memory that the worker does not lend; use one version of gradpool");
     evicts(keys, RECORD_ROW_KEYS_MAX,
-           "a request lies in memory that the worker does not lend; use one version");
+           "a request lies in memory that the worker does not lend; use one version of gradpool");
     evicts(directory_offset, 4096,
-           "a request has an invalid directory; use one version"); /* zeros */
+           "a request has an invalid directory; use one version of gradpool"); /* zeros */
 }
 
 static void a_number_is_used_once(void **state)
@@ -91,7 +92,7 @@ static void a_number_is_used_once(void **state)
     struct record_rows record = rows_record(&rig, asked, 0, RECORD_PUSH);
     rows_send(&rig, 0, 0, &record, sizeof record);
     rows_asked_free(asked);
-    fails(-EPROTO, "a request has a number that was used before; use one version");
+    fails(-EPROTO, "a request has a number that was used before; use one version of gradpool");
 }
 
 static void open_requests_are_limited(void **state)
@@ -99,7 +100,7 @@ static void open_requests_are_limited(void **state)
     start(2);
     for (uint32_t i = 0; i <= record_row_requests(2); i++)
         rows_asked_free(rows_push(&rig, 0, keys, 1, ones));
-    fails(-EPROTO, "a rank has more open requests than a lane stores; use one version");
+    fails(-EPROTO, "a rank has more open requests than a lane stores; use one version of gradpool");
 }
 
 static void a_clock_follows_the_one_before(void **state)
@@ -107,7 +108,7 @@ static void a_clock_follows_the_one_before(void **state)
     start(2);
     rig.workers[0].clock.ended = 5;
     rows_clock(&rig, 0);
-    fails(-EPROTO, "a clock does not follow the last one; use one version");
+    fails(-EPROTO, "a clock does not follow the last one; use one version of gradpool");
 }
 
 static void a_standing_is_refused(void **state)
@@ -117,7 +118,7 @@ static void a_standing_is_refused(void **state)
     start(2);
     worker_clock_record(&rig.workers[0].clock, RECORD_CLOCK_STANDING, &table, 1, 0, &record);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "a standing of tables came without a query; use one version");
+    fails(-EPROTO, "a standing of tables came without a query; use one version of gradpool");
 }
 
 /* Returns an address in the lent memory of a request. A worker may change this memory at any
@@ -141,7 +142,7 @@ static void a_directory_that_changes_is_not_trusted(void **state)
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
     rows_asked_free(push);
-    fails(-EPROTO, "keys or a directory changed after the request; use one version");
+    fails(-EPROTO, "keys or a directory changed after the request; use one version of gradpool");
 }
 
 static void keys_of_other_shards_are_refused(void **state)
@@ -154,7 +155,7 @@ static void keys_of_other_shards_are_refused(void **state)
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
     rows_asked_free(push);
-    fails(-EPROTO, "keys or a directory changed after the request; use one version");
+    fails(-EPROTO, "keys or a directory changed after the request; use one version of gradpool");
 }
 
 static void keys_of_a_pull_are_checked(void **state)
@@ -167,7 +168,7 @@ static void keys_of_a_pull_are_checked(void **state)
     *mixed = ~*mixed;
     rows_clock(&rig, 1);
     rows_asked_free(pull);
-    fails(-EPROTO, "keys or a directory changed after the request; use one version");
+    fails(-EPROTO, "keys or a directory changed after the request; use one version of gradpool");
 }
 
 static void the_largest_key_is_a_key_like_others(void **state)
@@ -203,13 +204,15 @@ static void settings_for_clocks_that_have_passed_are_refused(void **state)
     start(2);
     rows_clock(&rig, 0);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "settings are for a clock that the worker has ended; use one version");
+    fails(-EPROTO,
+          "settings are for a clock that the worker has ended; use one version of gradpool");
     record.clock = 9;
     start(2);
     rows_send(&rig, 0, 0, &record, sizeof record);
     record.clock = 8;
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "settings are for an earlier clock than the last ones; use one version");
+    fails(-EPROTO,
+          "settings are for an earlier clock than the last ones; use one version of gradpool");
 }
 
 static void a_clock_is_of_known_tables_and_counts_all_requests(void **state)
@@ -219,17 +222,17 @@ static void a_clock_is_of_known_tables_and_counts_all_requests(void **state)
     record.settings.table = table;
     start(2);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "settings are for an unknown table; use one version");
+    fails(-EPROTO, "settings are for an unknown table; use one version of gradpool");
     start(2);
     worker_clock_end(&rig.workers[0].clock);
     worker_clock_record(&rig.workers[0].clock, RECORD_CLOCK_ENDED, &table, 1, 0, &record);
     rows_send(&rig, 0, 0, &record, sizeof record);
-    fails(-EPROTO, "a clock is of an unknown table; use one version");
+    fails(-EPROTO, "a clock is of an unknown table; use one version of gradpool");
     start(2);
     push_ones(0);
     rig.workers[0].clock.sequence = 0;
     rows_clock(&rig, 0);
-    fails(-EPROTO, "a clock has fewer requests than the worker sent; use one version");
+    fails(-EPROTO, "a clock has fewer requests than the worker sent; use one version of gradpool");
 }
 
 /* The worker withdraws the memory of its open requests. */
@@ -244,7 +247,8 @@ static void withdrawn_memory_is_not_read(void **state)
     rows_settle(&rig);
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
-    fails(-EPROTO, "a request lies in memory that the worker does not lend; use one version");
+    fails(-EPROTO,
+          "a request lies in memory that the worker does not lend; use one version of gradpool");
 }
 
 /* Over a network, a failed read shows that the memory was withdrawn. */

@@ -1,5 +1,5 @@
-/* Tests holds of a table, and rows in bulk (A104): a held table applies no push, a hold waits for a
- * clock that the lane has begun, and imported rows equal the rows of the table from which they were
+/* Tests holds of a table, and rows in bulk (A104). A held table applies no push. A hold waits for a
+ * clock that the lane has begun. Imported rows equal the rows of the table from which they were
  * read. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/rows/bulk/bulk.h"
@@ -149,7 +149,8 @@ static struct bulk_standing hold_of(uint32_t at, bool loads)
     return standing;
 }
 
-/* Without BSP, clocks end during a hold, and a lane may receive these ends before its hold ends. */
+/* Without BSP, clocks end during a hold. A lane may learn of the end of such clocks before its own
+ * hold ends. */
 static void an_asynchronous_import_has_one_number_of_updates_on_all_lanes(void **state)
 {
     struct table_terms terms = users;
@@ -168,7 +169,7 @@ static void an_asynchronous_import_has_one_number_of_updates_on_all_lanes(void *
     rows_stop(&rig);
 }
 
-/* Another lane is two clocks ahead, and the file has no updates. */
+/* The clock that the coordinator names is two clocks later, and the file has no updates. */
 static void an_asynchronous_import_counts_no_negative_number_of_updates(void **state)
 {
     const struct bulk_updates none = {.count = 0, .clock = 3};

@@ -1,7 +1,7 @@
-/* Tests a worker that breaks every rule: its records have random fields, and it writes to its lent
- * memory at any moment of an apply or a pull. The lane continues, and every stored row must be
- * found by its key. Either the job fails with a reason, or the other worker's requests are
- * answered. */
+/* Tests a worker that breaks every rule. Its records have random fields, and the worker writes to
+ * its lent memory at any moment of an update or a pull. The lane must continue, and every stored
+ * row must be found by its key. Either the job fails with a reason, or the other worker's requests
+ * are answered. */
 #include "svc/lane/job/table.h"
 #include "svc/lane/rows/table.h"
 #include "svc/wire/mixed_key.h"
@@ -50,7 +50,7 @@ static struct rows_asked *ask(uint32_t rank, bool pushes)
 
 /* ---- the hostile worker, rank 0 ---- */
 
-/* Returns a limit of an integer type, or a value near a valid one. */
+/* Returns a limit of an integer type, or a value near `value`. */
 static uint64_t strange(uint64_t value)
 {
     const uint64_t limits[] = {0,          1,          value + 1,      value - 1, UINT32_MAX,
@@ -182,7 +182,7 @@ static void a_hostile_worker_harms_its_own_job_only(void **state_)
 {
     uint32_t runs = extent(150, 60, 3000), failed = 0;
     if (!rows_are_mapped())
-        runs /= 3; /* a start over a network takes longer, and few jobs survive */
+        runs /= 3; /* over a network a start takes longer, and most jobs fail */
     for (uint64_t seed = 1; seed <= runs; seed++)
         failed += run(seed);
     print_message("%u of %u jobs failed\n", failed, runs);

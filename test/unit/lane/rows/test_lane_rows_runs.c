@@ -1,5 +1,5 @@
-/* Tests the runs of pulls over a network (A99): a run has the keys of several shards, as long as no
- * key of another lane lies between them. The test counts the calls that begin a run. */
+/* Tests the runs of pulls over a network (A99): a run has the keys of several shards, if no key of
+ * another lane is between these keys. The test counts the calls that begin a run. */
 #include "svc/lane/rows/port.h"
 #include "test/unit/lane/rows/rows_case.h"
 
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#define MANY 70000 /* more keys than a run has */
+#define MANY 70000 /* more keys than one run can have */
 #define SMALL 300
 
 static unsigned runs;
@@ -32,8 +32,8 @@ static void start_on(uint32_t lanes, const struct table_terms *terms)
     runs = 0;
 }
 
-/* Pulls `count` keys, whose rows have the initial value except for every third key, and checks all
- * elements. */
+/* Pulls `count` keys, and checks all elements. Every third row was updated once, and all other rows
+ * have the initial value. */
 static void pull_all(const uint64_t *all, size_t count)
 {
     float *rows = malloc(count * DIM * sizeof *rows);
@@ -96,7 +96,7 @@ static void keys_of_another_lane_end_a_run(void **state)
     rows_stop(&rig);
 }
 
-/* The directory of 256 entries is copied in four parts, and a run ends with each. */
+/* The directory of 256 entries is copied in four parts. At the end of each part a run ends. */
 static void a_run_ends_with_the_copied_entries(void **state)
 {
     struct table_terms terms = users;

@@ -121,10 +121,10 @@ static void wrong_stages_are_refused(void **state)
 
 static void a_table_that_inherits_has_the_consistency_of_the_stage(void **state)
 {
-    start(2); /* `users` inherits */
+    start(2); /* the terms `users` inherit the consistency */
     assert_int_equal(begin_as(1, 0x3, 1, TABLE_TERMS_ASP), 0);
     push_ones(0);
-    /* the pull includes the rank's own push, without an end of its clock */
+    /* the pull includes the rank's own push, although the rank has not ended its clock */
     rows_are(rows_pull(&rig, 0, keys, KEYS), START - 0.25f);
     rows_settle(&rig);
     rows_clock(&rig, 0);
@@ -139,8 +139,8 @@ static void a_table_that_inherits_has_the_consistency_of_the_stage(void **state)
     rows_stop(&rig);
 }
 
-/* Rank 0 has sent settings, and is now outside the stage: a late change of its settings has no
- * effect. */
+/* Rank 0 has sent settings, and is now outside the stage. A later change of its settings must have
+ * no effect. */
 static void settings_of_an_idle_rank_do_not_count(void **state)
 {
     struct record_clock idle = settings_record(8), lowest = settings_record(0.5);

@@ -235,8 +235,8 @@ static void a_lost_rank_that_never_connected_frees_the_minimum(void **state)
     rows_stop(&rig);
 }
 
-/* The lane waits for the gradients of a rank whose process does not answer, in the midst of a
- * batch. After the rank is lost, no row may contain these gradients. */
+/* In the middle of a batch, the lane waits for the gradients of a rank whose process does not
+ * answer. After the rank is lost, no row may contain these gradients. */
 static void a_rank_that_is_lost_while_its_rows_are_read_is_left_out(void **state)
 {
     if (rows_are_mapped())
