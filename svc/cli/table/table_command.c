@@ -270,6 +270,20 @@ static int import_all(struct table_talk *t, struct table_file *f, struct err *er
     return error;
 }
 
+/* Refuses a file with a key that the table cannot have. No bound is above the largest key. */
+static int import_refuse_key(const struct table_talk *t, uint64_t keys, struct err *err)
+{
+    char advice[64] = "without a bound of keys (0: any key)";
+    if (t->largest_key < UINT64_MAX)
+        snprintf(advice, sizeof advice, "with keys of %" PRIu64 " or more (0: any key)",
+                 t->largest_key + 1);
+    return err_set(err, -ERANGE,
+                   "file %s has key %" PRIu64 ", but table '%s' of job %s has keys below %" PRIu64
+                   "; declare the table %s",
+                   t->wish->path, t->largest_key, t->wish->table, t->wish->options.job, keys,
+                   advice);
+}
+
 /* Compares the file with the table. If they do not match, ends the hold; no row has changed. */
 static int import_match(struct table_talk *t, const struct table_file *f, struct err *err)
 {
@@ -278,11 +292,7 @@ static int import_match(struct table_talk *t, const struct table_file *f, struct
     int error = table_file_match(&f->head, &terms, w->table, err);
     if (error < 0 || terms.keys == 0 || f->head.rows == 0 || t->largest_key < terms.keys)
         return error;
-    return err_set(err, -ERANGE,
-                   "file %s has key %" PRIu64 ", but table '%s' of job %s has keys below %" PRIu64
-                   "; declare the table with keys of %" PRIu64 " or more (0: any key)",
-                   w->path, t->largest_key, w->table, w->options.job, terms.keys,
-                   t->largest_key + 1);
+    return import_refuse_key(t, terms.keys, err);
 }
 
 static int import_file(struct table_talk *t, struct table_file *f, struct err *err)

@@ -225,6 +225,18 @@ class Refusals(Files):
         self.join('wide', keys=540)
         self.ask('import', 'wide', words='table users of job wide has the')
 
+    def test_no_bound_of_keys_is_advised_for_the_largest_key(self):
+        last = 2 ** 64 - 1
+        self.join('last')
+        self.tables[0].push(numpy.array([last], numpy.uint64), numpy.ones((1, DIM), 'f'))
+        for job in self.jobs:
+            job.clock()
+        self.tables[0].pull([0])
+        self.ask('export', 'last')
+        self.refuse(f"has key {last}, but table 'users' of job bounded has keys below {last}; "
+                    'declare the table without a bound of keys (0: any key)', keys=last,
+                    name='bounded')
+
 
 if __name__ == '__main__':
     tap.main()
