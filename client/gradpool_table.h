@@ -155,7 +155,9 @@ GP_API void gp_batch_free(gp_batch *batch);
  * Errors: -EBUSY this rank has 127 open requests to the table on one lane, fewer in a job of more
  * than 64 workers; wait for earlier ones. The error of a failed table or job. gp_wait() returns
  * -ETIMEDOUT if ranks have not ended the clock before (the text has their clocks): the
- * request is still open; -EOWNERDEAD the lane was lost. */
+ * request is still open; -EDQUOT at its deadline if pushes wait because a limit of table memory is
+ * reached (the text has the limit): the request is still open, and goes on when there is room;
+ * -EOWNERDEAD the lane was lost. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the

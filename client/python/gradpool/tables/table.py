@@ -104,7 +104,9 @@ class Pull:
 
     def wait(self, timeout_ms=0):
         """Returns the rows. Timeout: the text names the ranks that have not ended the clock before;
-        call wait() again. Any other error ends the Pull, and later calls raise it again."""
+        call wait() again. GradpoolError (EDQUOT): `timeout_ms` is over, and pushes wait because a
+        limit of table memory is reached; the text names the limit; call wait() again. Any other
+        error ends the Pull, and later calls raise it again."""
         self._request.wait(timeout_ms)
         return self._rows
 
@@ -113,7 +115,13 @@ class Pull:
         return self._request.done(timeout_ms)
 
 
-class _PushRound(Round):
+class _RowsRound(Round):
+    """The round of a pull or a push, which stays open while pushes wait for table memory."""
+    __slots__ = ()
+    _OPEN = *Round._OPEN, -errno.EDQUOT
+
+
+class _PushRound(_RowsRound):
     """The round of a push. A wait before clock() is an error, which the library returns at once;
     the polls of Round would hide this error until the time-out."""
     __slots__ = ()
@@ -172,7 +180,7 @@ class Table:
         GradpoolError: EBUSY, a lane stores no further request; wait for an open one."""
         keys = Keys(self, keys)
         rows, place = keys.empty_rows()
-        return Pull(self._start(keys, Loan(rows), Round, lambda batch, request: lib.gp_pull(
+        return Pull(self._start(keys, Loan(rows), _RowsRound, lambda batch, request: lib.gp_pull(
             batch, place, request)), rows)
 
     def push(self, keys, gradients):
