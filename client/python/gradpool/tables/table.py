@@ -2,6 +2,7 @@
 import contextlib
 import ctypes
 import errno
+import os
 
 from .._native.binding import (check, CONSISTENCIES, DTYPES, encode, lib, number, OPERATIONS,
                                ROW_INITIALS, ROW_RULES, RowSettings, TableSpec, U32_MAX, U64_MAX)
@@ -197,6 +198,22 @@ class Table:
         with self._lent(keys, gradients) as (keys, place):
             return self._start(keys, Loan(), _PushRound, lambda batch, request: lib.gp_push(
                 batch, place, request))
+
+    def export(self, path):
+        """Writes keys, values and moments of all rows to a file on this host, complete or not at
+        all. One rank calls this method; other ranks may train. With "bsp" all rows are of one
+        clock. Pushes wait meanwhile, for at most 20 s. Timeout: other ranks have not ended the
+        clocks of this rank. OSError of writing: a GradpoolError with this errno."""
+        with self.job._using():
+            check(lib.gp_table_export(self._handle, os.fsencode(path)))
+
+    def load(self, path):
+        """Stores the rows of an exported file in this table, which has no rows, with the same dim,
+        dtype, rule, initial and seed. One rank calls this method before the first pull and push of
+        any rank; let the others wait in Job.barrier(). Mismatch: other rows. GradpoolError: EEXIST,
+        the table has rows; EBADMSG, a damaged file; errors of reading."""
+        with self.job._using():
+            check(lib.gp_table_import(self._handle, os.fsencode(path)))
 
     @contextlib.contextmanager
     def _lent(self, keys, gradients):
