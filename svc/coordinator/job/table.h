@@ -35,7 +35,7 @@ struct job_table {
 /* Table memory that a lane may use for the rows of the job's tables (table/allow.h). */
 struct row_allowance {
     uint32_t lane;
-    uint32_t shards; /* shards of the job on the lane for which `bytes` has room */
+    uint32_t shards; /* shards of the job on the lane that `bytes` includes */
     uint64_t bytes;
     /* allowance for which a lane with waiting pushes has asked in vain; 0: no push waits */
     uint64_t needed_bytes;

@@ -40,14 +40,25 @@ int allow_check_table(const struct job_table *table, struct err *err)
     return quota_check_rows(table->job, terms->shards * each, err);
 }
 
-int allow_place(struct job *job, const struct lane *lane, uint32_t shards)
+/* Returns the number of the job's shards on the lane. */
+static uint32_t allow_shards(const struct job *job, const struct lane *lane)
 {
+    uint32_t shards = 0;
+    job_each_table(table, job) table_each_shard(shard, table) shards += shard->lane == lane;
+    return shards;
+}
+
+int allow_place(struct job *job, const struct lane *lane)
+{
+    uint32_t shards = allow_shards(job, lane);
     struct row_allowance *a = job_allowance_add(job, lane->id);
     if (!a)
         return -ENOMEM;
+    if (shards <= a->shards)
+        return 0;
     bool is_first = a->shards == 0;
-    a->shards += shards;
-    a->bytes += shards * SHARD_START_BYTES;
+    a->bytes += (shards - a->shards) * SHARD_START_BYTES;
+    a->shards = shards;
     if (is_first)
         a->bytes += allow_step(job, quota_rows_room(job));
     return 0;
@@ -147,7 +158,7 @@ void allow_restore(struct job *job, const struct lane *lane, uint64_t bytes)
     if (!a)
         return;
     a->bytes = allow_most(a->bytes, allow_least(bytes, ALLOWED_BYTES_MAX));
-    a->shards = allow_most(a->shards, 1);
+    a->shards = allow_shards(job, lane);
 }
 
 void allow_aggregator_lost(struct job *job, const struct aggregator *a)

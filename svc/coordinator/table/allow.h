@@ -9,9 +9,10 @@
 /* Checks whether the limits of job and tenant have room for a new table: for its shards without
  * rows, or for the rows that the user expects. Returns 0, or -EDQUOT with a text. */
 int allow_check_table(const struct job_table *table, struct err *err);
-/* Gives the lane memory for `shards` further shards without rows, and for the first rows. The
- * caller sends the allowance with the shards. Returns 0 or -ENOMEM. */
-int allow_place(struct job *job, const struct lane *lane, uint32_t shards);
+/* Gives the lane memory for its shards without rows, and for the first rows. Has no effect for
+ * shards that were counted before. The caller sends the allowance with the shards. Returns 0 or
+ * -ENOMEM. */
+int allow_place(struct job *job, const struct lane *lane);
 /* Handles a RowsWanted of a lane. */
 void allow_handle(struct peer *p, const envelope *message);
 /* Returns whether a push on this lane waits for memory, because a limit is reached. `ret_err`: the

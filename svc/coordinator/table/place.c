@@ -101,7 +101,7 @@ static void shards_tell_lane(struct job_table *table, struct lane *lane, uint32_
     WIRE(TablePlace)
     place = MESSAGE_PART(TablePlace, table_place, .table = table->id, .spec = &spec,
                          .salt = table->salt, .shards = numbers, .n_shards = count);
-    int error = count > 0 ? allow_place(job, lane, (uint32_t)count) : 0;
+    int error = count > 0 ? allow_place(job, lane) : 0;
     if (error == 0 && count > 0)
         error = telling_ask_table(job, lane, epoch, &place, shards_answered, &told, sizeof told);
     if (error < 0)

@@ -128,6 +128,28 @@ static void the_jobs_of_a_tenant_share_its_table_memory(void **state)
     declare_hint_refused(rank, 0, "--tenant-table-bytes-max");
 }
 
+/* A lane that does not answer gets the shards again, with the same allowance. */
+static void shards_that_are_sent_again_get_no_more(void **state)
+{
+    struct rig *rig = *state;
+    struct end *lane = rig_aggregator(rig, 1);
+    WIRE(JoinRequest) join;
+    envelope request;
+    join_request(&request, &join, "words", 0, 1);
+    join.node = "node7";
+    struct end *rank = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    message_free(end_ask(rank, &request));
+    lane->refuses = BODY(PLACE_REQUEST);
+    lane->refusal = -EAGAIN;
+    end_declare_table(rank, "users", 32, SHARDS);
+    uint64_t allowed = allowed_next(lane);
+    lane->refuses = 0;
+    assert_int_equal(allowed_next(lane), allowed);
+    message_free(end_expect(rank, BODY(DECLARE_REPLY)));
+    end_declare_table(rank, "items", 32, SHARDS);
+    assert_int_equal(allowed_next(lane), allowed + START_BYTES);
+}
+
 /* --- steps --- */
 
 static void a_lane_gets_a_step_when_it_asks(void **state)
@@ -249,6 +271,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_table_that_can_not_fit_is_refused_at_its_declare),
         CASE(the_jobs_of_a_tenant_share_its_table_memory),
+        CASE(shards_that_are_sent_again_get_no_more),
         CASE(a_lane_gets_a_step_when_it_asks),
         CASE(no_lane_gets_the_whole_rest),
         CASE(a_report_that_is_wrong_changes_nothing),
