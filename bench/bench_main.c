@@ -31,6 +31,7 @@ static const struct command {
     {"parameters", "a model of 5,000 small parameters with each integration", parameters_command},
     {"resize", "pauses of a job when a worker joins or leaves", resize_command},
     {"savings", "cores that jobs save by sharing lanes, on a live service", savings_command},
+    {"stages", "jobs in stages, beside fixed numbers of workers", stages_command},
     {"stragglers", "a slow lane, and the speed that policies recover", stragglers_command},
     {"tables", "tables of keyed rows: updates, pulls and pushes, memory, clocks", tables_command},
     {"tasks", "memory of a service with very many tasks", tasks_command},

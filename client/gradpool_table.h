@@ -39,7 +39,7 @@
  * workers (no workers_max, no backup workers). With GP_CONTINUE
  * its tables are GP_SSP or GP_ASP, and after the loss of a worker no pull waits for that worker.
  * Rows have no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD.
- * Snapshots of a job with tables are refused. */
+ * Snapshots of a job with tables are refused: export each table (gp_table_export()). */
 #ifndef GRADPOOL_TABLE_H
 #define GRADPOOL_TABLE_H
 
@@ -155,8 +155,10 @@ GP_API void gp_batch_free(gp_batch *batch);
  *
  * Errors: -EBUSY this rank has 127 open requests to the table on one lane (the limit is lower in a
  * job of more than 64 workers); wait for an earlier request. The error of a failed table or job.
- * gp_wait() returns -ETIMEDOUT if ranks have not ended the clock before (the text has their
- * clocks): the request is still open; -EOWNERDEAD the lane was lost. */
+ * gp_wait() returns -ETIMEDOUT if ranks have not ended the previous clock (the text has their
+ * clocks): the request is still open; -EDQUOT at its deadline if pushes wait because a limit of table
+ * memory is reached (the text has the limit): the request is still open, and continues when there
+ * is room; -EOWNERDEAD the lane was lost. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
@@ -174,6 +176,31 @@ GP_API int gp_push(gp_batch *batch, const void *gradients, gp_request **ret_requ
  * failed since the last call, returns the error of this push; the clock is ended all the same.
  * Other errors do not end the clock: -EINVAL the job has no table; the error of a failed job. */
 GP_API int gp_clock(gp_job *job);
+
+/* Writes keys, values and moments of all rows to the file `path` on this host, complete or not at
+ * all, like `gradpool table export`. One rank calls the function, at any time; other ranks may
+ * train. With GP_BSP all rows are of one clock, after the update of each clock that every rank has
+ * ended; otherwise each lane is read between two pushes. Pushes wait meanwhile, for at most 20 s.
+ * First waits until the pushes of this rank's ended clocks are applied, so with GP_BSP all ranks
+ * must have ended these clocks, or do so in time.
+ *
+ * Errors, after which the job continues: errors of writing; -EBUSY another thread is in this call,
+ * gp_table_import() or gp_job_read(), another export is in progress, or the job is being left;
+ * -EAGAIN a shard is being placed; -ETIMEDOUT; -ECANCELED the job was left; the error of a failed
+ * table; the errors of gp_connect(). */
+GP_API int gp_table_export(gp_table *table, const char *path);
+
+/* Stores the rows of such a file in this table, which has no rows. dim, dtype, rule and initial
+ * values are those of the file; shards, lanes and ranks may differ. One rank calls the function
+ * before the first pull and push of any rank: let the others wait in gp_barrier(). Pulls and pushes
+ * wait meanwhile. The table then has the bits of the exported one, and GP_ROW_ADAM continues with
+ * its step count.
+ *
+ * Errors, before which no row has changed: errors of open(2) and of reading; -EBADMSG no table, or
+ * a damaged file; -EPROTO another version; -EINVAL other rows; -ERANGE a key is not below
+ * gp_table_spec.keys; -EEXIST the table has rows; -EBUSY. Later errors, such as -EDQUOT (a limit of
+ * table memory), fail the job, because the table has a part of the rows. */
+GP_API int gp_table_import(gp_table *table, const char *path);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,6 @@
-/* The workers of a job with one table, each a process, and their calls of the library. Every
- * function of a worker returns 0 or a negative errno; gp_last_error() has the text. */
+/* The workers of a job with one table, each a process, and their calls of the library, for `tables`
+ * and `stages`. Every function of a worker returns 0 or a negative errno; gp_last_error() has the
+ * text. */
 #ifndef GRADPOOL_BENCH_TABLES_CREW_H
 #define GRADPOOL_BENCH_TABLES_CREW_H
 

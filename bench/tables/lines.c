@@ -8,9 +8,9 @@ static bool line_holds(const struct tables_line *line)
     return line->kind == TABLES_AT_MOST ? line->value <= line->bar : line->value >= line->bar;
 }
 
-static void print_json(const struct tables_line *line)
+static void print_json(const char *bench, const struct tables_line *line)
 {
-    printf("{\"bench\": \"tables\", \"name\": \"%s\", \"value\": %.4f, \"unit\": \"%s\", ",
+    printf("{\"bench\": \"%s\", \"name\": \"%s\", \"value\": %.4f, \"unit\": \"%s\", ", bench,
            line->name, line->value, line->unit);
     if (line->kind == TABLES_NO_BAR)
         printf("\"bar\": null, \"holds\": null, ");
@@ -34,7 +34,7 @@ void tables_print(struct tables *t, const struct tables_line *line)
 {
     t->wrong += line->wrong;
     if (t->is_json)
-        print_json(line);
+        print_json(t->bench, line);
     else
         print_text(line);
     fflush(stdout);

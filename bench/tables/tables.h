@@ -5,6 +5,7 @@
 #include "bench/tables/crew.h"
 
 struct tables {
+    const char *bench; /* name of the command, for lines of JSON */
     struct service service;
     bool is_quick, is_json;
     uint64_t seed;

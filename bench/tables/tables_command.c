@@ -68,7 +68,7 @@ static int run_parts(struct tables_options *o)
 
 int tables_command(int argc, char **argv)
 {
-    static struct tables_options o = {.tables = {.seed = 1}};
+    static struct tables_options o = {.tables = {.bench = "tables", .seed = 1}};
     char core[16];
     const struct argp argp = {
         options,

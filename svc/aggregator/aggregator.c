@@ -337,8 +337,10 @@ static void look_at_moves(struct aggregator *a)
 {
     eventfd_t news;
     bool is_told = eventfd_read(a->moving_fd, &news) == 0;
-    if (is_told && atomic_exchange(&a->memory_wanted, false))
+    if (is_told && atomic_exchange(&a->memory_wanted, false)) {
         memory_serve_wishes(a);
+        (void)allow_ask(a, false); /* after an error the next receive detects the broken channel */
+    }
     if (a->channel && (is_told || moving_timeout_ms(a) == 0))
         (void)moving_rested(a);
     if (a->channel && is_told)

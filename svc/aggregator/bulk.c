@@ -68,6 +68,7 @@ static const char *bulk_why(int code)
     case -EBUSY: return "the table is not held";
     case -ERANGE: return "a key belongs to another lane, or is beyond the table's bound of keys";
     case -EBADMSG: return "the rows have another length";
+    case -EAGAIN: return "the allowance for table memory is used up";
     case -EDQUOT: return "no memory for the rows; raise --job-memory-max, or use more lanes";
     case -ENOMEM: return "no memory for the rows; raise --lane-memory-max, or use more lanes";
     default: return err_text(code);
@@ -86,6 +87,8 @@ int bulk_serve(struct aggregator *a, const envelope *request)
     char text[ERR_TEXT_BYTES];
     b.buffer = moving_state_buffer(a);
     int error = b.buffer ? serve_call(a, r->lane, bulk_on_lane, &b) : -ENOMEM;
+    if (error == -EAGAIN)
+        (void)allow_ask(a, false); /* before the reply, so that the coordinator can answer first */
     if (error == 0)
         return channel_send(a->channel,
                             &ENVELOPE(request->id, TABLE_BULK_REPLY, table_bulk_reply, &b.reply));

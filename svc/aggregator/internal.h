@@ -95,6 +95,11 @@ void memory_forget(struct lane_thread *thread);
 /* Prepares memory for jobs on lanes that wait for memory. */
 void memory_serve_wishes(struct aggregator *a);
 
+/* allow.c: sends the requests of lanes for table memory to the coordinator. `again`: also requests
+ * that were sent on an earlier connection. Returns 0 or an error; after an error the coordinator is
+ * away. */
+int allow_ask(struct aggregator *a, bool again);
+
 /* bulk.c: rows of tables for exports and imports. bulk_knows() returns whether this file handles
  * the request; bulk_serve() returns the same values as serve_answer(). */
 bool bulk_knows(const envelope *request);

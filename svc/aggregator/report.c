@@ -203,7 +203,7 @@ static Gradpool__Wire__TableHeld *held_table(struct held_tables *held,
     if (!row)
         return NULL;
     *row = MESSAGE_PART(TableHeld, table_held, .job_id = shard->job, .table = shard->table,
-                        .lane = held->lane);
+                        .lane = held->lane, .allowed_bytes = shard->allowed_bytes);
     return held->rows[held->count++] = row;
 }
 

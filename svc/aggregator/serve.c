@@ -7,6 +7,7 @@
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/job.h"
 #include "svc/lane/move/regroup.h"
+#include "svc/lane/rows/room/room.h"
 #include "svc/lane/rows/table.h"
 
 #include <errno.h>
@@ -92,7 +93,8 @@ static int place_table(struct lane *lane, const Gradpool__Wire__PlaceRequest *re
     struct lane_table_spec spec = {.id = table->table,
                                    .name = table->spec ? table->spec->name : "",
                                    .terms = &terms,
-                                   .salt = table->salt};
+                                   .salt = table->salt,
+                                   .rows_bytes_max = request->table_bytes_max};
     if (!shards)
         return -ENOMEM;
     for (size_t i = 0; i < table->n_shards; i++)
@@ -116,6 +118,7 @@ static int place(struct lane *lane, void *context)
     else if (count > 0) /* a request without pieces only sets limits */
         error = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
                            request->recovering, placing->pieces, count);
+    lane_allow_rows(lane, request->job_id, request->table_bytes_max);
     if (request->is_elastic)
         lane_set_elastic(lane, request->job_id);
     lane_set_lent_limits(lane, request->job_id,

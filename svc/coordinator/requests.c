@@ -25,6 +25,7 @@
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
+#include "svc/coordinator/table/allow.h"
 #include "svc/coordinator/timeline/timeline.h"
 #include "svc/coordinator/view/explain.h"
 #include "svc/coordinator/view/status.h"
@@ -58,6 +59,7 @@ static const struct {
     {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},
     {BODY(WORKER_LOST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, members_handle_lost},
     {BODY(COPY_TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, copy_ticket_handle},
+    {BODY(ROWS_WANTED), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, allow_handle},
     {BODY(AGGREGATOR_ENDING), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, leaving_handle},
     {BODY(AGGREGATOR_LEAVE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_leave},
     {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},

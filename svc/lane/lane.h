@@ -52,8 +52,8 @@ struct lane_options {
     /* Called like job_failed, when a released piece has become idle, or a replica holder has
      * connected or received the state (release.h). */
     void (*moving_news)(void *context);
-    /* Called like job_failed, when a job has begun to wait for memory (wanted.h). NULL: jobs
-     * allocate at once. */
+    /* Called like job_failed, when a job has begun to wait for memory (wanted.h), or has a request
+     * for memory of rows (rows/room/room.h). NULL: jobs allocate at once. */
     void (*memory_wanted)(void *context);
     void *context; /* argument of the three callbacks */
 };

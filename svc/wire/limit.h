@@ -14,7 +14,7 @@
  * the limits of LIMIT_TENANT_TABLE. LENT and REGIONS limit the memory that all workers together
  * lend to one lane or aggregator (the kernel allows a process 65,530 mappings). PIECES limits the
  * tasks, too, because a task has at least one piece. REQUESTS limits the number of requests that
- * the coordinator has not answered yet. */
+ * the coordinator has not answered yet. TABLE_BYTES limits the allowances of lanes (K145). */
 /* clang-format off */
 #define LIMIT_TENANT_TABLE(X)                                                                   \
     X(JOB_WORKERS, "job-workers", "workers of one job", "768", 1, 768, 768, false)              \
@@ -23,6 +23,8 @@
       1 << 19, false)                                                                           \
     X(JOB_BYTES, "job-bytes", "bytes of one job's tensors", "1T", 1, LIMIT_TIB * 64, LIMIT_TIB, \
       true)                                                                                     \
+    X(JOB_TABLE_BYTES, "job-table-bytes", "bytes of rows of one job's tables, as granted to "   \
+      "lanes", "64G", UINT64_C(1) << 20, LIMIT_TIB * 64, LIMIT_TIB / 16, true)                  \
     X(JOB_LENT, "job-lent", "bytes lent by one job's workers to one lane", "4T", 1,             \
       LIMIT_TIB * 768, LIMIT_TIB * 4, true)                                                     \
     X(JOB_REGIONS, "job-regions", "regions lent by one job's workers to one lane", "8192", 1,   \
@@ -40,6 +42,8 @@
       1 << 30, 1 << 23, false)                                                                  \
     X(TENANT_BYTES, "tenant-bytes", "bytes of one tenant's tensors", "64T", 1,                  \
       LIMIT_TIB * 1024, LIMIT_TIB * 64, true)                                                   \
+    X(TENANT_TABLE_BYTES, "tenant-table-bytes", "bytes of rows of one tenant's tables, as "     \
+      "granted to lanes", "256G", UINT64_C(1) << 20, LIMIT_TIB * 1024, LIMIT_TIB / 4, true)     \
     X(TENANT_LENT, "tenant-lent", "bytes lent by one tenant's workers to one aggregator",       \
       "16T", 1, LIMIT_TIB * 768, LIMIT_TIB * 16, true)                                          \
     X(TENANT_REGIONS, "tenant-regions", "regions lent by one tenant's workers to one lane",     \

@@ -19,11 +19,11 @@ int job_tables_create(struct gp_job *job)
     if (job->tables)
         return 0;
     struct job_tables *tables =
-        calloc(1, sizeof *tables + sizeof *tables->pool + sizeof *tables->copied);
+        calloc(1, sizeof *tables + sizeof *tables->pool + sizeof *tables->errors);
     if (!tables)
         return -ENOMEM;
     tables->pool = (struct row_pool *)(tables + 1);
-    tables->copied = (struct err *)(tables->pool + 1);
+    tables->errors = (struct row_errors *)(tables->pool + 1);
     row_pool_init(tables->pool, &job->slabs);
     struct list *lists[] = {&tables->tables, &tables->lanes, &tables->changes,
                             &tables->spare_changes, &tables->calls};
@@ -105,7 +105,7 @@ struct gp_table *job_table_find_number(const struct gp_job *job, uint32_t number
 
 static void job_table_fail_call(struct row_call *call, const struct err *err)
 {
-    struct err *copied = call->batch->table->job->tables->copied;
+    struct err *copied = &call->batch->table->job->tables->errors->copied;
     if (call->request)
         request_fail(call->request, err->code, err->text);
     else if (call->is_copied && !copied->code)

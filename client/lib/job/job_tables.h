@@ -34,6 +34,12 @@ struct table_change {
 struct job_stage;
 struct row_pool;
 
+/* Errors that a later call returns; code 0: none. */
+struct row_errors {
+    struct err copied; /* first error of a copied push since the last gp_clock() */
+    struct err lack;   /* limit of table memory for which pushes wait in the service */
+};
+
 struct job_tables {
     struct list tables; /* gp_table.node, by ascending number */
     struct list lanes;  /* table_lane.node */
@@ -44,7 +50,7 @@ struct job_tables {
     struct list calls;                  /* row_call.node: calls that have not ended, in order */
     struct row_pool *pool;              /* lent memory of calls */
     struct job_stage *stage;            /* stage/stage.h; NULL: no call on stages was made */
-    struct err *copied; /* first error of a copied push since the last gp_clock(); code 0: none */
+    struct row_errors *errors;
 };
 
 struct gp_table {

@@ -187,7 +187,7 @@ static void row_call_end_block(struct table_exchange *exchange)
     if (call->request)
         row_call_set_error(call, &call->request->err);
     else if (call->is_copied)
-        row_call_set_error(call, tables->copied);
+        row_call_set_error(call, &tables->errors->copied);
     if (!call->request)
         row_call_end(call);
 }

@@ -21,10 +21,24 @@ static void fail_table(struct gp_job *job, const Gradpool__Wire__TableFailure *f
         job_table_break(t, failure->code, failure->text);
 }
 
+/* Handles the begin and the end of a wait of pushes for table memory. Requests of tables that reach
+ * their deadline meanwhile end with this error. */
+static void take_lack(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
+{
+    struct err *lack = &job->tables->errors->lack;
+    if (notice->code < 0)
+        log_warn("job %s waits for table memory: %s", job->name, notice->text);
+    else
+        log_warn("job %s no longer waits for table memory", job->name);
+    err_set(lack, notice->code, "%s", notice->text);
+}
+
 /* Logs and stores the coordinator's reason why the job waits. */
 static void take_notice(const struct gp_job *job, const Gradpool__Wire__Notice *notice)
 {
     control_note(job->control, notice->text);
+    if (job->tables && (notice->code < 0 || job->tables->errors->lack.code))
+        return take_lack(job, notice);
     if (*notice->text)
         log_warn("job %s waits for lanes: %s", job->name, notice->text);
     else

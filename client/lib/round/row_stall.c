@@ -5,6 +5,7 @@
 #include "client/lib/job/row_call.h"
 #include "client/lib/link/link.h"
 #include "client/lib/session/process.h"
+#include "svc/base/clock.h"
 #include "svc/base/text.h"
 
 #include <errno.h>
@@ -68,6 +69,18 @@ void row_stall_query(struct gp_request *q)
 }
 
 bool row_stall_names_ranks(const struct gp_request *q) { return q->rows->late.count > 0; }
+
+int row_stall_lacks(const struct gp_request *q, uint64_t timeout_ns)
+{
+    const struct err *lack = q->rows ? &q->job->tables->errors->lack : NULL;
+    if (!lack || !lack->code)
+        return 0;
+    return client_error(
+        lack->code,
+        "table '%.100s' clock %" PRIu64 ": pushes wait for table memory, after %" PRIu64
+        " ms: %s. The request is open: wait again when there is room",
+        q->rows->batch->table->name, q->rows->clock, timeout_ns / NS_PER_MS, lack->text);
+}
 
 static void append_behind(const struct row_late *late, char *text)
 {

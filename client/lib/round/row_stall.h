@@ -11,6 +11,8 @@ int row_stall_is_due(const struct gp_request *q);
 void row_stall_query(struct gp_request *q);
 /* Returns whether the answer has named ranks, which are then in q->missing. */
 bool row_stall_names_ranks(const struct gp_request *q);
+/* Returns -EDQUOT, with a text, if pushes of the job wait for table memory; otherwise 0. */
+int row_stall_lacks(const struct gp_request *q, uint64_t timeout_ns);
 /* Writes the reason to `text` (ERR_TEXT_BYTES). */
 void row_stall_describe(const struct gp_request *q, char *text);
 

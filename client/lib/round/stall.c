@@ -238,6 +238,9 @@ int stall_explain(struct gp_request *q, uint64_t timeout_ns)
     const struct gp_tensor *told;
     if (!stall_find_reason(q, text, &told))
         return 0;
+    int error = row_stall_lacks(q, timeout_ns);
+    if (error < 0)
+        return error;
     text_append(text, sizeof text, " after %" PRIu64 " ms", timeout_ns / NS_PER_MS);
     append_late(q, text);
     return client_error(-ETIMEDOUT, "%s. To wait longer, raise timeout_ms or GRADPOOL_TIMEOUT_MS",

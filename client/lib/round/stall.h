@@ -19,8 +19,8 @@ struct late {
 
 /* Finds the reason why a request is not over after `timeout_ns`: sends queries to lanes and
  * coordinator, and drives the engine until the answers have arrived or are late. Stores the reason
- * as the thread's last error. Returns -ETIMEDOUT, or 0 if the request is over after all, or has a
- * result to copy. */
+ * as the thread's last error. Returns -ETIMEDOUT, -EDQUOT (row_stall_lacks()), or 0 if the request
+ * is over after all, or has a result to copy. */
 int stall_explain(struct gp_request *q, uint64_t timeout_ns);
 /* Returns the time at which a warning is due in the wait of a request; UINT64_MAX: warnings are
  * off. The first call begins the wait. */

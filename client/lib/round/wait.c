@@ -96,12 +96,17 @@ static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     while (!wait_finish(q, deadline_ns)) {
-        if (stall_explain(q, q->polled_ns + timeout_ns) < 0) {
+        int error = stall_explain(q, q->polled_ns + timeout_ns);
+        if (error < 0) {
             q->polled_ns = 0;
-            return -ETIMEDOUT;
+            return error;
         }
     }
-    int error = q->err.code ? client_error_from(&q->err) : 0;
+    struct err ended = q->err;
+    /* -EDQUOT means that a request of a table is open (row_stall_lacks()) */
+    if (q->rows && ended.code == -EDQUOT)
+        ended.code = -ENOSPC;
+    int error = ended.code ? client_error_from(&ended) : 0;
     request_release(q);
     return error;
 }

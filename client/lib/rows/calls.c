@@ -279,10 +279,10 @@ static int clock_end(struct gp_job *job)
             job->name);
     link_announce_rows(job);
     engine_poll(&job->engine);
-    if (!tables->copied->code)
+    if (!tables->errors->copied.code)
         return 0;
-    error = client_error_from(tables->copied);
-    tables->copied->code = 0;
+    error = client_error_from(&tables->errors->copied);
+    tables->errors->copied.code = 0;
     return error;
 }
 

@@ -147,7 +147,7 @@ static int converse(struct reading *r)
     return result < 0 ? result : state_fetch_end(&r->conversation, &r->err);
 }
 
-static bool take_turn(struct gp_job *job)
+bool state_take_turn(struct gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
     bool may = !job->is_leaving && !job->is_reading;
@@ -159,7 +159,7 @@ static bool take_turn(struct gp_job *job)
     return may;
 }
 
-static bool is_being_left(struct gp_job *job)
+bool state_is_left(struct gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
     bool is_leaving = job->is_leaving;
@@ -167,15 +167,19 @@ static bool is_being_left(struct gp_job *job)
     return is_leaving;
 }
 
-/* Ends the read. The service lets the rounds of the job continue when the connection of the read
- * ends, also after an error. */
-static void end_turn(struct reading *r)
+void state_end_turn(struct gp_job *job, struct channel *channel)
 {
-    struct gp_job *job = r->job;
     pthread_mutex_lock(&job->lock);
-    client_disconnect_operator(&job->read_fd, r->conversation.channel);
+    client_disconnect_operator(&job->read_fd, channel);
     job->is_reading = false;
     job_end_use(job);
+}
+
+/* Ends the read. The service lets the rounds of the job continue when the connection of the read
+ * ends, also after an error. */
+static void reading_end(struct reading *r)
+{
+    state_end_turn(r->job, r->conversation.channel);
     state_fetch_free(&r->conversation);
     free(r->sorted);
     free(r->names);
@@ -192,7 +196,7 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
         error = check_states(job, states, count);
     if (error < 0 || count == 0)
         return error;
-    if (!take_turn(job))
+    if (!state_take_turn(job))
         return client_error(-EBUSY,
                             "gp_job_read: job '%s' is being left, or another thread is in "
                             "gp_job_read(); call from one thread at a time",
@@ -202,14 +206,14 @@ int gp_job_read(gp_job *job, gp_state *states, size_t count)
                 ?: client_connect_operator(job->client, &job->lock, &job->read_fd,
                                            &reading.conversation.channel, &reading.err);
     /* gp_job_leave() may have run before the socket existed */
-    if (error == 0 && !is_being_left(job))
+    if (error == 0 && !state_is_left(job))
         error = converse(&reading);
-    if (is_being_left(job))
+    if (state_is_left(job))
         error = err_set(&reading.err, -ECANCELED, "the job was left");
     if (error < 0)
         client_error(error, "job '%s': the parameters on lanes were not read: %s", job->name,
                      reading.err.text[0] ? reading.err.text : err_text(error));
-    end_turn(&reading);
+    reading_end(&reading);
     return error;
 }
 

@@ -14,6 +14,7 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/wait.h"
 #include "svc/coordinator/store/numbers.h"
+#include "svc/coordinator/table/allow.h"
 #include "svc/coordinator/table/place.h"
 #include "svc/wire/durability.h"
 
@@ -201,7 +202,7 @@ static int table_create_new(struct tables_asked *d, const char *name,
     error = job_table_add(d->job, name, terms, ret_table);
     return error < 0
                ? err_set(err, error, "gradpool serve: %s; declare the table again", err_text(error))
-               : 0;
+               : allow_check_table(*ret_table, err);
 }
 
 static int table_resolve(struct tables_asked *d, const WIRE(TableSpec) * spec, struct err *err)

@@ -64,6 +64,7 @@ void filing_free(struct filing *f)
 {
     timer_stop(&f->timer);
     list_remove(&f->link);
+    free(f->part);
     free(f);
 }
 

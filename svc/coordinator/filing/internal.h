@@ -27,6 +27,7 @@ struct filing {
     struct timer timer;
     uint32_t shard; /* shard: number of the shard whose rows are exported next */
     uint64_t from;
+    struct filing_part *part; /* rows.c: part of an import that is being written; NULL: none yet */
     size_t lanes_count;
     struct filing_lane lanes[];
 };

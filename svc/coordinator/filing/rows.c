@@ -4,7 +4,9 @@
 #include "svc/reduce/rows/rows.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/filing/internal.h"
+#include "svc/coordinator/table/allow.h"
 #include "svc/reduce/reduce.h"
 #include "svc/wire/mixed_key.h"
 
@@ -81,16 +83,6 @@ void filing_read(struct filing *f)
 
 /* ---- import ---- */
 
-static void filing_was_written(struct service *s, void *data, const envelope *reply, int code,
-                               const char *text)
-{
-    struct filing *f = filing_heard(s, data, reply, code, text);
-    if (!f || --f->pending > 0)
-        return;
-    filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply));
-    filing_await(f);
-}
-
 static size_t filing_row_bytes(const struct job_table *table)
 {
     const struct table_terms *t = table->terms;
@@ -115,6 +107,49 @@ static size_t filing_gather(const struct filing *f, const struct job_table *tabl
         bytes += row_bytes;
     }
     return bytes;
+}
+
+/* Rows that are sent again if the allowance of a lane had no room for them. */
+struct filing_part {
+    bool is_short;
+    size_t bytes;
+    uint8_t rows[PUT_BYTES_MAX];
+};
+
+static void filing_write_part(struct filing *f);
+
+/* Called when all lanes have answered. If an allowance had no room, the part is sent again; rows
+ * that are stored already are then replaced by the same rows. */
+static void filing_part_is_over(struct filing *f)
+{
+    if (f->part->is_short)
+        return filing_write_part(f);
+    filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply));
+    filing_await(f);
+}
+
+/* Handles a lane whose allowance had no room for the rows. The lane has asked for more before it
+ * answered, so the coordinator has already granted or refused this. */
+static void filing_lacks_room(struct filing *f, const struct filing_asked *asked)
+{
+    const struct job_table *table = filing_table(f);
+    const struct lane *lane = lane_find(f->service, f->lanes[asked->at].lane);
+    struct err err;
+    if (table && lane && allow_is_refused(table->job, lane, &err))
+        return filing_break(f, -EDQUOT, "%s", err.text);
+    f->part->is_short = true;
+    if (--f->pending == 0)
+        filing_part_is_over(f);
+}
+
+static void filing_was_written(struct service *s, void *data, const envelope *reply, int code,
+                               const char *text)
+{
+    if (code == -EAGAIN && filing_of(s, data))
+        return filing_lacks_room(filing_of(s, data), data);
+    struct filing *f = filing_heard(s, data, reply, code, text);
+    if (f && --f->pending == 0)
+        filing_part_is_over(f);
 }
 
 /* Sends the rows that belong to the lane. Returns the number of their bytes, or an error. */
@@ -143,6 +178,21 @@ static int filing_write_lanes(struct filing *f, const struct job_table *table,
     return sent == rows->len ? 0 : -ENOENT;
 }
 
+static void filing_write_part(struct filing *f)
+{
+    const struct job_table *table = filing_table(f);
+    if (!table || table->failure)
+        return filing_break(f, -ECONNRESET, "the job has ended, or its table has failed");
+    const ProtobufCBinaryData rows = {f->part->bytes, f->part->rows};
+    f->part->is_short = false;
+    uint8_t *buffer = malloc(rows.len);
+    int error = buffer ? filing_write_lanes(f, table, &rows, buffer) : -ENOMEM;
+    free(buffer);
+    if (error < 0)
+        filing_break(f, error, "rows of table '%s' cannot be sent to its lanes: %s", table->name,
+                     err_text(error));
+}
+
 void filing_write(struct filing *f, const ProtobufCBinaryData *rows)
 {
     const struct job_table *table = filing_table(f);
@@ -152,12 +202,15 @@ void filing_write(struct filing *f, const ProtobufCBinaryData *rows)
         return filing_break(f, -EBADMSG,
                             "table '%s' cannot take rows of %zu bytes; use one version of gradpool",
                             table->name, rows->len);
-    uint8_t *buffer = malloc(rows->len);
-    int error = buffer ? filing_write_lanes(f, table, rows, buffer) : -ENOMEM;
-    free(buffer);
-    if (error < 0)
-        filing_break(f, error, "rows of table '%s' cannot be sent to its lanes: %s", table->name,
-                     err_text(error));
+    f->part = f->part ? f->part : malloc(sizeof *f->part);
+    if (!f->part)
+        return filing_break(f, -ENOMEM,
+                            "gradpool serve has no memory for rows of table '%s'; "
+                            "raise its memory limit",
+                            table->name);
+    memcpy(f->part->rows, rows->data, rows->len);
+    f->part->bytes = rows->len;
+    filing_write_part(f);
 }
 
 /* ---- end ---- */

@@ -167,7 +167,8 @@ struct job_ranks {
 struct table_list {
     struct list list;
     uint32_t count;
-    size_t shards; /* number of shards of all tables */
+    size_t shards;                     /* number of shards of all tables */
+    struct row_allowances *allowances; /* table.h; NULL: no lane has an allowance */
 };
 
 /* Index of the tensors by name, sums over all tensors, and the tables. */
@@ -186,6 +187,7 @@ struct job_waits {
     uint64_t measure_by_ns; /* deadline of the wait until another job is measured; 0: no wait */
     uint64_t start_by_ns;   /* deadline of the wait for an aggregator; 0: no wait */
     uint32_t requests;      /* number of requests of its workers without a reply */
+    bool is_for_rows;       /* pushes wait for table memory (K145) */
 };
 
 /* Replicas on other aggregators (folder replica/). */
@@ -238,8 +240,6 @@ struct job {
     struct job_growth *growth;
     struct job_figures *figures;
 };
-
-/* --- job.c --- */
 
 /* Loops over tensors of a job, pieces of a tensor, and pieces of a job with their tensors. In
  * job_each_piece(), `break` ends only the loop over the pieces of the current tensor. */

@@ -19,6 +19,7 @@ void quota_of_job(const struct job *job, struct quota *ret_quota)
     used[LIMIT_JOB_TENSORS] = job->tensors_count + job->index->tables.count;
     used[LIMIT_JOB_PIECES] = job->index->pieces_count + job->index->tables.shards;
     used[LIMIT_JOB_BYTES] = job->index->bytes;
+    used[LIMIT_JOB_TABLE_BYTES] = job_allowances_bytes(job);
     used[LIMIT_JOB_REQUESTS] = job->waiting->requests;
 }
 
@@ -35,6 +36,7 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
         used[LIMIT_TENANT_TENSORS] += job->tensors_count + job->index->tables.count;
         used[LIMIT_TENANT_PIECES] += job->index->pieces_count + job->index->tables.shards;
         used[LIMIT_TENANT_BYTES] += job->index->bytes;
+        used[LIMIT_TENANT_TABLE_BYTES] += job_allowances_bytes(job);
     }
 }
 
@@ -156,6 +158,40 @@ int quota_check_table(const struct job *job, uint32_t shards, struct err *err)
     tenant_title(job->tenant, who, sizeof who);
     quota_of_tenant(job->service, job->tenant, &quota);
     return check_news(limits, &quota, LIMIT_TENANT_TENSORS, &news, who, err);
+}
+
+int quota_check_rows(const struct job *job, uint64_t bytes, struct err *err)
+{
+    const struct limits *limits = &job->tenant->limits;
+    char who[192];
+    struct quota quota;
+    snprintf(who, sizeof who, "job %s", job->name);
+    quota_of_job(job, &quota);
+    int error = limits_check(limits, LIMIT_JOB_TABLE_BYTES, who, quota.used[LIMIT_JOB_TABLE_BYTES],
+                             bytes, err);
+    if (error < 0)
+        return error;
+    tenant_title(job->tenant, who, sizeof who);
+    quota_of_tenant(job->service, job->tenant, &quota);
+    return limits_check(limits, LIMIT_TENANT_TABLE_BYTES, who, quota.used[LIMIT_TENANT_TABLE_BYTES],
+                        bytes, err);
+}
+
+static uint64_t rows_left(const struct limits *limits, enum limit limit, uint64_t used)
+{
+    return used < limits->most[limit] ? limits->most[limit] - used : 0;
+}
+
+uint64_t quota_rows_room(const struct job *job)
+{
+    const struct limits *limits = &job->tenant->limits;
+    struct quota quota;
+    quota_of_job(job, &quota);
+    uint64_t of_job = rows_left(limits, LIMIT_JOB_TABLE_BYTES, quota.used[LIMIT_JOB_TABLE_BYTES]);
+    quota_of_tenant(job->service, job->tenant, &quota);
+    uint64_t of_tenant =
+        rows_left(limits, LIMIT_TENANT_TABLE_BYTES, quota.used[LIMIT_TENANT_TABLE_BYTES]);
+    return of_job < of_tenant ? of_job : of_tenant;
 }
 
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job, struct err *err)

@@ -31,6 +31,10 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
 /* Checks whether the job may have another table of `shards` shards. A table counts as a tensor, and
  * a shard as a piece. The sums of the job do not include the table yet. */
 int quota_check_table(const struct job *job, uint32_t shards, struct err *err);
+/* Checks whether lanes may use `bytes` more for the rows of the job's tables. */
+int quota_check_rows(const struct job *job, uint64_t bytes, struct err *err);
+/* Returns the bytes that the limits of job and tenant leave for further rows. */
+uint64_t quota_rows_room(const struct job *job);
 /* Checks whether one request may name `count` tensors. Called before all other checks of the
  * request. */
 int quota_check_count(const struct tenant *tenant, size_t tensors, const char *job,

@@ -90,6 +90,53 @@ void job_tables_free(struct job *job)
 {
     list_for_each_safe_entry (struct job_table, table, &job->index->tables.list, link)
         job_table_remove(table);
+    free(job->index->tables.allowances);
+    job->index->tables.allowances = NULL;
+}
+
+/* --- allowances --- */
+
+struct row_allowance *job_allowance(const struct job *job, uint32_t lane)
+{
+    struct row_allowances *all = job->index->tables.allowances;
+    for (size_t i = 0; all && i < all->count; i++)
+        if (all->each[i].lane == lane)
+            return &all->each[i];
+    return NULL;
+}
+
+struct row_allowance *job_allowance_add(struct job *job, uint32_t lane)
+{
+    struct row_allowances **all = &job->index->tables.allowances;
+    struct row_allowance *known = job_allowance(job, lane);
+    size_t count = *all ? (*all)->count : 0;
+    if (known)
+        return known;
+    struct row_allowances *grown =
+        realloc(*all, sizeof *grown + (count + 1) * sizeof grown->each[0]);
+    if (!grown)
+        return NULL;
+    *all = grown;
+    grown->count = count + 1;
+    grown->each[count] = (struct row_allowance){.lane = lane};
+    return &grown->each[count];
+}
+
+void job_allowance_end(struct job *job, uint32_t lane)
+{
+    struct row_allowances *all = job->index->tables.allowances;
+    struct row_allowance *ended = job_allowance(job, lane);
+    if (ended)
+        *ended = all->each[--all->count];
+}
+
+uint64_t job_allowances_bytes(const struct job *job)
+{
+    const struct row_allowances *all = job->index->tables.allowances;
+    uint64_t bytes = 0;
+    for (size_t i = 0; all && i < all->count; i++)
+        bytes += all->each[i].bytes;
+    return bytes;
 }
 
 struct job_table *job_table_find(const struct job *job, uint32_t id)

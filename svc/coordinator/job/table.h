@@ -32,6 +32,19 @@ struct job_table {
     struct job_shard *shards;    /* array of terms->shards shards */
 };
 
+/* Table memory that a lane may use for the rows of the job's tables (table/allow.h). */
+struct row_allowance {
+    uint32_t lane;
+    uint32_t shards; /* shards of the job on the lane that `bytes` includes */
+    uint64_t bytes;
+    /* allowance for which a lane with waiting pushes has asked in vain; 0: no push waits */
+    uint64_t needed_bytes;
+};
+struct row_allowances {
+    size_t count;
+    struct row_allowance each[]; /* one for each lane that has or had shards */
+};
+
 #define job_each_table(table, job) \
     list_for_each_entry (struct job_table, table, &(job)->index->tables.list, link)
 #define table_each_shard(shard, of)                                                          \
@@ -52,6 +65,16 @@ struct job_table *job_table_named(const struct job *job, const char *name);
 const struct job_table *job_table_on(const struct job *job, const struct lane *lane);
 /* Like job_table_on(), for all lanes of the aggregator. */
 const struct job_table *job_table_at(const struct job *job, const struct aggregator *a);
+
+/* Finds the job's allowance on a lane. NULL: none. The pointer is valid until the next
+ * job_allowance_add(). */
+struct row_allowance *job_allowance(const struct job *job, uint32_t lane);
+/* Finds the allowance, or adds one of 0 bytes. NULL: memory is missing. */
+struct row_allowance *job_allowance_add(struct job *job, uint32_t lane);
+/* Ends the allowance of a lost lane. */
+void job_allowance_end(struct job *job, uint32_t lane);
+/* Returns the sum of all allowances of the job. */
+uint64_t job_allowances_bytes(const struct job *job);
 
 /* Adds the table to the transaction that the caller has begun, and its shards if `with_shards`. */
 void job_table_put(const struct job_table *table, bool with_shards);

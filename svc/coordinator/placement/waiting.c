@@ -8,6 +8,7 @@
 #include "svc/coordinator/placement/neighbour.h"
 #include "svc/coordinator/service.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,7 +39,8 @@ static uint64_t measure_ns(const struct job *job)
 
 static void send_text(const struct session *session, const char *text)
 {
-    peer_reply(session->peer, 0, NOTICE, notice, .text = (char *)text);
+    peer_reply(session->peer, 0, NOTICE, notice, .text = (char *)text,
+               .code = session->job->waiting->is_for_rows ? -EDQUOT : 0);
 }
 
 static void send_all(struct job *job, const char *text, bool is_over)
@@ -61,7 +63,7 @@ static void forget(struct job *job)
             job->sessions[rank]->knows_wait = false;
 }
 
-void waiting_begin(struct job *job, const char *text)
+static void reason_begin(struct job *job, const char *text)
 {
     char prefix[TENANT_PREFIX_BYTES];
     if (!job->waiting->waits_for || strcmp(job->waiting->waits_for, text) != 0) {
@@ -72,10 +74,30 @@ void waiting_begin(struct job *job, const char *text)
     send_all(job, text, false);
 }
 
+void waiting_begin(struct job *job, const char *text)
+{
+    job->waiting->is_for_rows = false;
+    reason_begin(job, text);
+}
+
+void waiting_for_rows(struct job *job, const char *text)
+{
+    job->waiting->is_for_rows = true;
+    reason_begin(job, text);
+}
+
+void waiting_for_rows_end(struct job *job)
+{
+    bool is_for_rows = job->waiting->is_for_rows;
+    job->waiting->is_for_rows = false;
+    if (is_for_rows)
+        waiting_end(job, true);
+}
+
 void waiting_end(struct job *job, bool goes_on)
 {
     char prefix[TENANT_PREFIX_BYTES];
-    if (!job->waiting->waits_for)
+    if (!job->waiting->waits_for || job->waiting->is_for_rows)
         return;
     if (goes_on) {
         log_info("job %s%s no longer waits", tenant_prefix(job->tenant, prefix), job->name);

@@ -17,6 +17,11 @@ uint64_t waiting_lane_ns(const struct job *job);
 void waiting_begin(struct job *job, const char *text);
 /* Ends the wait. `goes_on`: the job no longer has to wait; this is logged and sent to workers. */
 void waiting_end(struct job *job, bool goes_on);
+/* Like waiting_begin() and waiting_end(), for pushes that wait for table memory. waiting_end() does
+ * not end this wait. A request of a worker that reaches its deadline meanwhile ends with -EDQUOT
+ * and the text. */
+void waiting_for_rows(struct job *job, const char *text);
+void waiting_for_rows_end(struct job *job);
 /* Returns a job that trains on one of the offered lanes and is not measured yet; NULL: there is no
  * such job, or `job` has waited as long as its worker allows. */
 const struct job *waiting_for_measure(struct job *job, const struct packer_request *request);

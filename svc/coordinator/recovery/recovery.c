@@ -17,6 +17,7 @@
 #include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/snapshot/snapshot.h"
+#include "svc/coordinator/table/allow.h"
 #include "svc/coordinator/table/place.h"
 
 #include <errno.h>
@@ -182,6 +183,7 @@ void recovery_place_stranded(struct service *s)
         telling_place(job);
         shards_tell(job);
     }
+    allow_retry(s);
     keeping_check_all(s);
     regrouping_check_all(s);
 }

@@ -7,6 +7,7 @@
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/members.h"
+#include "svc/coordinator/job/table.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/replica/replica.h"
 #include "svc/coordinator/service.h"
@@ -133,17 +134,18 @@ static WIRE(PlaceRequest)
     telling_request(const struct job *job, const struct lane *lane, uint32_t epoch)
 {
     const uint64_t *most = job->tenant->limits.most;
-    return MESSAGE_PART(PlaceRequest, place_request, .lane = lane->id, .job_id = job->id,
-                        .job = job->name, .workers = job->workers, .epoch = epoch,
-                        .is_elastic = job->terms->is_elastic,
-                        .lent_bytes_max = most[LIMIT_JOB_LENT],
-                        .memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY],
-                        .regions_max = (uint32_t)most[LIMIT_JOB_REGIONS],
-                        .tenant_regions_max = (uint32_t)most[LIMIT_TENANT_REGIONS],
-                        .job_memory_bytes_max = most[LIMIT_JOB_MEMORY],
-                        .tenant_lent_bytes_max = most[LIMIT_TENANT_LENT],
-                        .has_others = !tenants_has_one(job->service),
-                        .tenant = job->tenant->key.tenant, .backup = telling_backup(job));
+    const struct row_allowance *rows = job_allowance(job, lane->id);
+    return MESSAGE_PART(
+        PlaceRequest, place_request, .lane = lane->id, .job_id = job->id, .job = job->name,
+        .workers = job->workers, .epoch = epoch, .is_elastic = job->terms->is_elastic,
+        .lent_bytes_max = most[LIMIT_JOB_LENT],
+        .memory_bytes_max = job->service->options->limits.most[LIMIT_LANE_MEMORY],
+        .regions_max = (uint32_t)most[LIMIT_JOB_REGIONS],
+        .tenant_regions_max = (uint32_t)most[LIMIT_TENANT_REGIONS],
+        .job_memory_bytes_max = most[LIMIT_JOB_MEMORY],
+        .tenant_lent_bytes_max = most[LIMIT_TENANT_LENT],
+        .has_others = !tenants_has_one(job->service), .table_bytes_max = rows ? rows->bytes : 0,
+        .tenant = job->tenant->key.tenant, .backup = telling_backup(job));
 }
 
 int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_how how,
@@ -210,12 +212,17 @@ static void limits_told(struct service *s, void *data, const envelope *reply, in
                  text);
 }
 
+void telling_limits_of(struct job *job, struct lane *lane)
+{
+    if (lane->aggregator->state == AGGREGATOR_UP)
+        telling_ask(job, lane, job->epoch, PLACE_NEW, NULL, 0, limits_told, NULL, 0);
+}
+
 void telling_limits(struct job *job)
 {
     for (size_t i = 0; i < job->shares_count; i++) {
-        struct lane *lane = job->shares[i].lane;
-        if (job->shares[i].pieces > 0 && lane->aggregator->state == AGGREGATOR_UP)
-            telling_ask(job, lane, job->epoch, PLACE_NEW, NULL, 0, limits_told, NULL, 0);
+        if (job->shares[i].pieces > 0)
+            telling_limits_of(job, job->shares[i].lane);
     }
 }
 

@@ -10,6 +10,8 @@
 void telling_place(struct job *job);
 /* Sends the tenant's limits to all lanes that have pieces of the job. */
 void telling_limits(struct job *job);
+/* Sends the limits of the job to one lane. */
+void telling_limits_of(struct job *job, struct lane *lane);
 /* Orders the lane to drop pieces, or the whole job if `count` is 0. */
 void telling_drop(struct lane *lane, uint32_t job_id, uint32_t *pieces, size_t count);
 /* Orders the lane to serve released pieces again. */

@@ -11,6 +11,7 @@
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/table/allow.h"
 #include "svc/coordinator/table/ranks.h"
 
 #include <errno.h>
@@ -100,8 +101,10 @@ static void shards_tell_lane(struct job_table *table, struct lane *lane, uint32_
     WIRE(TablePlace)
     place = MESSAGE_PART(TablePlace, table_place, .table = table->id, .spec = &spec,
                          .salt = table->salt, .shards = numbers, .n_shards = count);
-    if (count > 0 &&
-        telling_ask_table(job, lane, epoch, &place, shards_answered, &told, sizeof told) < 0)
+    int error = count > 0 ? allow_place(job, lane) : 0;
+    if (error == 0 && count > 0)
+        error = telling_ask_table(job, lane, epoch, &place, shards_answered, &told, sizeof told);
+    if (error < 0)
         shards_settle(
             table, lane, -ENOMEM,
             "gradpool serve has no memory for a request to a lane; raise its memory limit");
@@ -162,6 +165,7 @@ static void shards_fail_lost(struct job_table *table, const struct aggregator *a
 void shards_aggregator_lost(struct job *job, struct aggregator *a)
 {
     job_each_table(table, job) shards_fail_lost(table, a);
+    allow_aggregator_lost(job, a);
     job->service->on->job->tensors_are_settled(job);
 }
 
@@ -229,6 +233,8 @@ void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
             telling_drop(lane, held->job_id, NULL, 0);
         else if (table)
             shards_take_held(table, lane, held);
+        if (table)
+            allow_restore(job, lane, held->allowed_bytes);
     }
     list_for_each_entry (struct job, job, &s->jobs, link) {
         shards_tell(job);

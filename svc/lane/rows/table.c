@@ -7,6 +7,7 @@
 #include "svc/lane/lane.h"
 #include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/network.h"
+#include "svc/lane/rows/room/room.h"
 #include "svc/wire/mixed_key.h"
 
 #include <errno.h>
@@ -213,7 +214,7 @@ static int table_alloc(struct lane_tables *tables, struct lane_table *table)
     int error = arrays_alloc(&tables->allowance, arrays, TABLE_ARRAYS);
     if (error < 0)
         return error;
-    table_counts_init(table->counts, &tables->allowance);
+    table_counts_init(table->counts, &tables->room->rows);
     queue_arrays(table, queues);
     return arrays_alloc(&tables->allowance, queues, QUEUE_ARRAYS);
 }
@@ -307,6 +308,7 @@ static void tables_destroy(struct lane_tables *tables)
     list_for_each_safe_entry (struct lane_table, table, &tables->tables, link)
         table_free(tables, table);
     apply_fini(tables);
+    room_free(tables);
     job->tables = NULL;
     arena_free(job->lane->options.arena, &job->account, tables);
 }
@@ -331,7 +333,7 @@ static int tables_make(struct lane_job *job)
     tables->largest = CLOCK_FIRST;
     list_init(&tables->tables);
     job->tables = tables;
-    int error = apply_init(tables);
+    int error = room_make(tables) ?: apply_init(tables);
     if (error < 0)
         tables_destroy(tables);
     return error;
@@ -393,6 +395,8 @@ int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table
     bool is_first = !job->tables;
     int error = is_first ? tables_make(job) : 0;
     if (error == 0)
+        room_allow(job->tables, spec->rows_bytes_max);
+    if (error == 0)
         error = table_make(job->tables, spec, shards, count);
     if (error < 0 && is_first)
         tables_free(job);
@@ -408,7 +412,8 @@ static void table_each_shard(const struct lane_table *table,
     for (uint32_t i = 0; i < table_shards(table); i++)
         if (table->shards[i])
             each(context,
-                 &(struct lane_held_shard){table->job->id, table->id, i, table->shards[i]->epoch});
+                 &(struct lane_held_shard){table->job->id, table->id, i, table->shards[i]->epoch,
+                                           table->job->tables->room->rows.limit_bytes});
 }
 
 void lane_each_shard(const struct lane *lane,

@@ -10,6 +10,8 @@ struct lane_table_spec {
     const char *name;
     const struct table_terms *terms;
     uint64_t salt; /* salt of mixed keys */
+    /* memory for the rows of all tables of the job on this lane (room/room.h); 0: no limit */
+    uint64_t rows_bytes_max;
 };
 struct lane_shard_spec {
     uint32_t number, epoch;
@@ -24,6 +26,7 @@ int lane_place_table(struct lane *lane, uint32_t job, const struct lane_table_sp
 
 struct lane_held_shard {
     uint32_t job, table, shard, epoch;
+    uint64_t allowed_bytes; /* allowance of the job on the lane */
 };
 /* Calls `each` for every shard of every table, for jobs that were not dropped. */
 void lane_each_shard(const struct lane *lane,

@@ -222,9 +222,12 @@ struct row_apply {
     float *row;           /* one row in f32 */
 };
 
+struct row_room;
+
 struct lane_tables {
     struct lane_job *job;
-    struct allowance allowance; /* memory of all tables of the job */
+    struct allowance allowance; /* memory of all tables of the job, without the rows */
+    struct row_room *room;      /* memory of the rows (room/room.h) */
     struct list tables;
     struct row_apply *apply;
     struct row_network *network; /* NULL: all workers' memory is mapped */

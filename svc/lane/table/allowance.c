@@ -8,8 +8,11 @@
 int allowance_alloc(struct allowance *allowance, size_t bytes, void **ret_memory)
 {
     if (allowance->used_bytes > allowance->limit_bytes ||
-        bytes > allowance->limit_bytes - allowance->used_bytes)
+        bytes > allowance->limit_bytes - allowance->used_bytes) {
+        allowance->refused_bytes = allowance->used_bytes + bytes;
         return -EDQUOT;
+    }
+    allowance->refused_bytes = 0;
     int error = allowance->alloc(allowance->context, bytes, ret_memory);
     if (error < 0)
         return error;

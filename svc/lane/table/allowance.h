@@ -27,6 +27,8 @@ struct allowance {
     void *context;
     uint64_t limit_bytes; /* the caller may set any limit at any time, also one below used_bytes */
     uint64_t used_bytes;
+    /* limit that the last allocation needs, if it was beyond the limit; otherwise 0 */
+    uint64_t refused_bytes;
 };
 
 /* Allocates zeroed memory of `bytes` bytes. Returns 0, -EDQUOT beyond the limit, or an error of the

@@ -359,6 +359,51 @@ class Tables(unittest.TestCase):
                       answer.stderr)
 
 
+class Stages(unittest.TestCase):
+    NAMES = ['border_p50_ms', 'idle_cpu_ms_a_minute', 'border_p50_ms_tcp',
+             'hand_over_of_broadcast', 'hand_over_of_file', 'svrg_time_of_best',
+             'svrg_slots_of_best', 'batch_time_of_best', 'batch_slots_of_best',
+             'automatic_of_best']
+
+    def lines(self, answer):
+        lines = [json.loads(line) for line in answer.stdout.splitlines()]
+        for line in lines:
+            self.assertEqual(list(line), Tables.FIELDS)
+            self.assertEqual(line['bench'], 'stages')
+            self.assertGreater(line['value'], 0, line)
+            self.assertEqual(line['holds'], line['value'] <= line['bar'], line)
+        return lines
+
+    def test_every_figure_is_printed_and_all_weights_are_right(self):
+        spent = Spent()
+        answer = bench('stages', '--quick', '--json')
+        self.assertEqual(answer.returncode, 0, answer.stdout + answer.stderr)
+        lines = self.lines(answer)
+        self.assertEqual([line['name'] for line in lines], self.NAMES)
+        for line in lines:
+            self.assertEqual(line['wrong'], 0, line)
+        values = {line['name']: line['value'] for line in lines}
+        self.assertLess(20 / 2 * values['border_p50_ms'] / 1e3, spent.wall_s())
+        self.assertLess(20 / 2 * values['border_p50_ms_tcp'] / 1e3, spent.wall_s())
+        # the idle stage of a quick run has 2 s, a thirtieth of a minute
+        self.assertLess(values['idle_cpu_ms_a_minute'] / 30 / 1e3, spent.cpu_s())
+
+    def test_wrong_weights_are_counted_and_fail_the_command(self):
+        false_results = harness.BUILD / 'test' / 'e2e' / 'libfalse_results.so'
+        for part in 'svrg', 'batch', 'automatic':
+            with self.subTest(part):
+                answer = bench('stages', '--quick', '--json', '--part', part,
+                               environment={'LD_PRELOAD': str(false_results)})
+                self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
+                self.assertTrue(any(line['wrong'] for line in self.lines(answer)))
+
+    def test_another_part_is_refused(self):
+        answer = bench('stages', '--part', 'all')
+        self.assertEqual(answer.returncode, 2)
+        self.assertIn("--part: border, hand-over, svrg, batch or automatic, not 'all'",
+                      answer.stderr)
+
+
 class Budget(unittest.TestCase):
     def test_a_gib_over_shared_memory_grows_no_memory_and_every_count_is_printed(self):
         answer = bench('budget', '--json', '--rounds', 100, '--bytes', 1 << 20)

@@ -1,6 +1,8 @@
 """Tests exports and imports of tables: a file contains all rows of one clock. A table of another
 job on another service continues from this file with the same bits."""
+import errno
 import json
+import os
 import pathlib
 import struct
 import threading
@@ -163,6 +165,86 @@ class Rows(Files):
                          {numpy.full(DIM, -1, 'f').tobytes()})
 
 
+class Scripts(Files):
+    """A rank exports and imports with Table.export() and Table.load()."""
+
+    def continue_elsewhere(self, transport):
+        self.serve()
+        self.join('first', transport)
+        self.train(range(1, 5))
+        self.tables[1].export(self.path)
+        kept = self.path.read_bytes()
+        self.train(range(5, 8))
+        expected = self.rows()
+        self.serve('--lanes-per-core', 3)
+        self.path.write_bytes(kept)
+        self.join('second', transport, workers=3)
+        self.tables[2].load(self.path)
+        del self.tables[2]    # in the clocks below only two ranks push
+        self.train(range(5, 8))
+        self.assertEqual(self.rows().tobytes(), expected.tobytes())
+
+    def test_a_table_continues_with_the_same_bits(self):
+        self.continue_elsewhere('shm')
+
+    def test_a_table_continues_by_tcp_with_the_same_bits(self):
+        self.continue_elsewhere('tcp')
+
+    def test_an_export_has_the_pushes_of_all_ended_clocks_and_none_of_an_open_one(self):
+        for transport in 'shm', 'tcp':
+            self.serve()
+            self.join(transport, transport, rule='sgd', initial=0)
+            self.tables[0].set(lr=1)
+            for clock in range(3):
+                for table in self.tables:
+                    table.push(numpy.arange(2000), numpy.ones((2000, DIM), 'f'))
+                if clock < 2:
+                    for job in self.jobs:
+                        job.clock()
+            self.tables[0].export(str(self.path))
+            rows, header = rows_of_file(self.path, SGD_BYTES)
+            self.assertEqual((len(rows), header[11]), (2000, 3))
+            for row in rows.values():
+                self.assertEqual(row.tolist(), [-4.0] * DIM)
+
+    def refuse(self, code, words, call, *arguments):
+        with self.assertRaises(gradpool.GradpoolError) as found:
+            call(*arguments)
+        self.assertEqual(found.exception.errno, code, found.exception)
+        self.assertIn(words, str(found.exception))
+
+    def test_refusals_name_the_table_and_leave_the_job_as_it_was(self):
+        self.serve()
+        self.join('words')
+        path = str(self.path)
+        self.refuse(errno.ENOENT, "table 'users': gp_table_import() has failed: ",
+                    self.tables[0].load, path)
+        self.refuse(errno.ENOENT, "table 'users': gp_table_export() has failed: ",
+                    self.tables[0].export, path + '/nowhere/file')
+        self.path.write_bytes(b'no table')
+        self.refuse(errno.EBADMSG, 'gp_table_import() has failed', self.tables[0].load, path)
+        self.train([1])
+        self.tables[0].export(path)
+        self.refuse(errno.EEXIST, 'rows already', self.tables[0].load, path)
+        self.train([2])
+        self.assertEqual(self.rows().shape, (1000, DIM))
+        self.jobs[0].leave()
+        self.refuse(errno.EBADF, '', self.tables[0].export, path)
+
+    def test_a_rank_that_has_not_ended_the_clock_is_awaited(self):
+        self.serve()
+        os.environ['GRADPOOL_TIMEOUT_MS'] = '1500'
+        self.addCleanup(os.environ.pop, 'GRADPOOL_TIMEOUT_MS')
+        self.join('late')
+        self.tables[0].push([1], numpy.ones((1, DIM), 'f'))
+        self.jobs[0].clock()
+        self.refuse(errno.ETIMEDOUT, 'call gp_table_export() when all ranks have ended the same',
+                    self.tables[0].export, str(self.path))
+        self.assertFalse(self.path.exists())
+        self.jobs[1].clock()
+        self.tables[0].export(str(self.path))
+
+
 class Refusals(Files):
     def setUp(self):
         self.serve()
@@ -224,6 +306,18 @@ class Refusals(Files):
             self.tables[0].pull([1])
         self.join('wide', keys=540)
         self.ask('import', 'wide', words='table users of job wide has the')
+
+    def test_no_bound_of_keys_is_advised_for_the_largest_key(self):
+        last = 2 ** 64 - 1
+        self.join('last')
+        self.tables[0].push(numpy.array([last], numpy.uint64), numpy.ones((1, DIM), 'f'))
+        for job in self.jobs:
+            job.clock()
+        self.tables[0].pull([0])
+        self.ask('export', 'last')
+        self.refuse(f"has key {last}, but table 'users' of job bounded has keys below {last}; "
+                    'declare the table without a bound of keys (0: any key)', keys=last,
+                    name='bounded')
 
 
 if __name__ == '__main__':

@@ -219,7 +219,7 @@ static void memory_of_calls_is_used_again(void **state)
 static bool has_copied_error(uint32_t rank)
 {
     pthread_mutex_lock(&jobs[rank]->lock);
-    bool has_error = jobs[rank]->tables->copied->code != 0;
+    bool has_error = jobs[rank]->tables->errors->copied.code != 0;
     pthread_mutex_unlock(&jobs[rank]->lock);
     return has_error;
 }

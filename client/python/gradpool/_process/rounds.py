@@ -61,6 +61,7 @@ class Round:
     is_muted whether the error of a dropped round is forgotten"""
     __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'is_muted', 'handle', '_loan',
                  '_error', '__weakref__')
+    _OPEN = -errno.ETIMEDOUT, -errno.EDEADLK    # results of gp_wait() after which the round is open
 
     def __init__(self, rounds, tensors, loan):
         self._rounds, self.tensors, self.turn = rounds, tensors, None
@@ -112,7 +113,7 @@ class Round:
             # map() makes the call in C, so that no exception of a signal's handler loses the result
             results.extend(map(lib.gp_wait, (handle,), (timeout_ms,)))
         finally:
-            if results and results[0] not in (-errno.ETIMEDOUT, -errno.EDEADLK):
+            if results and results[0] not in self._OPEN:
                 self.handle = None     # the library has freed the request
                 self._see(results[0])
         return results[0]

@@ -2,6 +2,7 @@
 import contextlib
 import ctypes
 import errno
+import os
 
 from .._native.binding import (check, CONSISTENCIES, DTYPES, encode, lib, number, OPERATIONS,
                                ROW_INITIALS, ROW_RULES, RowSettings, TableSpec, U32_MAX, U64_MAX)
@@ -104,8 +105,9 @@ class Pull:
 
     def wait(self, timeout_ms=0):
         """Returns the rows. Timeout: the text names the ranks that have not ended the previous
-        clock; call wait() again. Any other error ends the Pull, and later calls raise the error
-        again."""
+        clock; call wait() again. GradpoolError (EDQUOT): `timeout_ms` is over, and pushes wait
+        because a limit of table memory is reached; the text names the limit; call wait() again. Any
+        other error ends the Pull, and later calls raise it again."""
         self._request.wait(timeout_ms)
         return self._rows
 
@@ -114,7 +116,13 @@ class Pull:
         return self._request.done(timeout_ms)
 
 
-class _PushRound(Round):
+class _RowsRound(Round):
+    """The round of a pull or a push, which stays open while pushes wait for table memory."""
+    __slots__ = ()
+    _OPEN = *Round._OPEN, -errno.EDQUOT
+
+
+class _PushRound(_RowsRound):
     """The round of a push. A wait before clock() is an error, which the library returns at once;
     the polls of Round would hide this error until the time-out."""
     __slots__ = ()
@@ -173,7 +181,7 @@ class Table:
         GradpoolError: EBUSY, a lane stores no further request; wait for an open one."""
         keys = Keys(self, keys)
         rows, place = keys.empty_rows()
-        return Pull(self._start(keys, Loan(rows), Round, lambda batch, request: lib.gp_pull(
+        return Pull(self._start(keys, Loan(rows), _RowsRound, lambda batch, request: lib.gp_pull(
             batch, place, request)), rows)
 
     def push(self, keys, gradients):
@@ -190,6 +198,22 @@ class Table:
         with self._lent(keys, gradients) as (keys, place):
             return self._start(keys, Loan(), _PushRound, lambda batch, request: lib.gp_push(
                 batch, place, request))
+
+    def export(self, path):
+        """Writes keys, values and moments of all rows to a file on this host, complete or not at
+        all. One rank calls this method; other ranks may train. With "bsp" all rows are of one
+        clock. Pushes wait meanwhile, for at most 20 s. Timeout: other ranks have not ended the
+        clocks of this rank. OSError of writing: a GradpoolError with this errno."""
+        with self.job._using():
+            check(lib.gp_table_export(self._handle, os.fsencode(path)))
+
+    def load(self, path):
+        """Stores the rows of an exported file in this table, which has no rows, with the same dim,
+        dtype, rule, initial and seed. One rank calls this method before the first pull and push of
+        any rank; let the others wait in Job.barrier(). Mismatch: other rows. GradpoolError: EEXIST,
+        the table has rows; EBADMSG, a damaged file; errors of reading."""
+        with self.job._using():
+            check(lib.gp_table_import(self._handle, os.fsencode(path)))
 
     @contextlib.contextmanager
     def _lent(self, keys, gradients):

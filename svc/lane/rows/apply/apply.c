@@ -14,6 +14,7 @@
 #include "svc/lane/rows/directory.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/request.h"
+#include "svc/lane/rows/room/room.h"
 #include "svc/lane/rows/table.h"
 
 #include <errno.h>
@@ -124,10 +125,15 @@ static void apply_end_shard(struct row_apply *apply)
 
 /* ---- one stripe ---- */
 
+/* Finds the rows of the stripe, and adds the absent rows. -EDQUOT: the allowance is used up, no row
+ * was added, and the stripe begins when the allowance is raised. After another error the job has
+ * failed. */
 static int apply_open_rows(struct row_apply *apply)
 {
     struct lane_table *table = apply->table;
     int64_t births = stripe_open(apply->stripe, apply_shard(apply)->store);
+    if (births < 0 && room_lacks(table->job->tables, (int)births))
+        return -EDQUOT;
     if (births < 0)
         job_fail(table->job, (int)births,
                  "table '%s' of job '%s': lane %u has no memory for new rows (%s); raise "
@@ -137,6 +143,7 @@ static int apply_open_rows(struct row_apply *apply)
     if (births < 0)
         return (int)births;
     table->counts->births += (uint64_t)births;
+    room_check(table->job->tables);
     return 0;
 }
 
@@ -269,7 +276,7 @@ bool apply_work(struct lane_tables *tables)
         return apply_begin_any(tables);
     if (!apply->is_open && parts_open(apply) < 0)
         return false;
-    if (!apply->is_cut && apply_cut(apply) < 0)
+    if (!apply->is_cut && (room_is_short(tables) || apply_cut(apply) < 0))
         return false;
     if (!apply_batch(apply))
         return false;
@@ -284,6 +291,7 @@ void apply_forget(struct lane_tables *tables, uint32_t rank)
     if (!apply->table || parts_drop_rank(apply, rank) == 0)
         return;
     sums_abort(apply);
+    room_forget(tables);
     if (apply->parts_count == 0 && !table_is_bsp(apply->table)) {
         apply->table = NULL; /* the only push is dropped; the next one begins at its first shard */
         return;

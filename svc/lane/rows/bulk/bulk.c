@@ -8,6 +8,7 @@
 #include "svc/lane/lane.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/pull.h"
+#include "svc/lane/rows/room/room.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/wire/mixed_key.h"
@@ -110,6 +111,8 @@ static void bulk_fail_part(const struct lane_table *table, bool is_end)
 
 static void table_continue(struct lane_table *table)
 {
+    if (table->hold->loads)
+        room_forget(table->job->tables);
     table->hold->is_on = table->hold->loads = table->hold->has_loaded = false;
     job_wake(table->job);
 }
@@ -221,5 +224,9 @@ int bulk_write(struct lane *lane, uint32_t job, uint32_t id, const void *rows, s
     table->hold->has_loaded |= bytes > 0;
     for (size_t at = 0; error == 0 && at < bytes; at += row_bytes)
         error = bulk_put(table, (const char *)rows + at);
+    if (error == 0)
+        room_check(table->job->tables);
+    else if (room_lacks(table->job->tables, error))
+        return -EAGAIN;
     return error;
 }

@@ -35,7 +35,8 @@ int bulk_read(struct lane *lane, uint32_t job, uint32_t table, uint32_t shard, u
 /* Stores rows, which replace those with the same key. All keys belong to shards of the lane. After
  * an error some rows may be stored. -ENOENT, -EBUSY: as bulk_read(), and no pull may have begun.
  * -EBADMSG: not whole rows, or more than BULK_ROWS_MAX; -ERANGE: a key of another lane, or beyond
- * the bound of the table; -EDQUOT, -ENOSPC, -ENOMEM: as table_shard_add(). */
+ * the bound of the table; -EAGAIN: the allowance is used up, and a request for more was made
+ * (room/room.h); -EDQUOT, -ENOSPC, -ENOMEM: as table_shard_add(). */
 int bulk_write(struct lane *lane, uint32_t job, uint32_t table, const void *rows, size_t bytes);
 /* Number of updates that imported rows have had before a clock. Number and clock are the same on
  * all lanes, because without BSP the clocks of the lanes differ. */

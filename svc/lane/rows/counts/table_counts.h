@@ -8,7 +8,7 @@
 /* Other files of the lane increase births, pulled_keys and pushed_keys; these numbers never
  * decrease. */
 struct table_counts {
-    /* memory of the shards; part of the allowance of all tables of the job */
+    /* memory of the shards; part of the allowance for the rows of all tables of the job */
     struct allowance memory;
     uint64_t births;      /* rows that pushes have created */
     uint64_t pulled_keys; /* rows that pulls have returned */

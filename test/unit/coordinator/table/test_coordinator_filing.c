@@ -260,6 +260,43 @@ static void a_part_of_a_row_ends_the_import(void **state)
     is_refused(&c, ASK(&c, END, .steps = 9), -ECANCELED, "the export or import has ended: its job");
 }
 
+static void lane_is_full(struct filing_case *c, envelope *request)
+{
+    channel_send(c->lanes->channel,
+                 &MESSAGE(request->id, FAILURE, failure, .code = -EAGAIN, .text = "no room"));
+    message_free(request);
+}
+
+/* The lane has asked for memory, and has received it. */
+static void a_part_is_sent_again_to_a_lane_that_had_no_room(void **state)
+{
+    struct filing_case c = begin(*state);
+    uint8_t row[ROW_BYTES] = {1, 2, 3};
+    begin_import(&c);
+    uint64_t id = ASK(&c, PUT, .rows = {sizeof row, row});
+    lane_is_full(&c, bulk_request(&c, BULK_STEP(WRITE)));
+    envelope *again = bulk_request(&c, BULK_STEP(WRITE));
+    assert_int_equal(again->table_bulk->rows.len, sizeof row);
+    assert_memory_equal(again->table_bulk->rows.data, row, sizeof row);
+    REPLY(&c, again, .clock = 0);
+    is_answered(&c, id);
+}
+
+static void rows_beyond_a_limit_end_the_import(void **state)
+{
+    struct filing_case c = begin(*state);
+    uint8_t row[ROW_BYTES] = {1, 2, 3};
+    begin_import(&c);
+    uint64_t id = ASK(&c, PUT, .rows = {sizeof row, row});
+    envelope *request = bulk_request(&c, BULK_STEP(WRITE));
+    end_send(c.lanes, &MESSAGE(0, ROWS_WANTED, rows_wanted, .lane = request->table_bulk->lane,
+                               .job_id = request->table_bulk->job_id, .allowed_bytes = 1,
+                               .needed_bytes = UINT64_C(1) << 40));
+    lane_is_full(&c, request);
+    is_refused(&c, id, -EDQUOT, "--job-table-bytes-max");
+    lanes_continue(&c, false);
+}
+
 /* ---- ends ---- */
 
 static void the_lanes_continue_when_the_operator_disconnects(void **state)
@@ -293,6 +330,8 @@ int main(void)
         test(rows_are_read_shard_by_shard),
         test(rows_of_an_import_go_to_their_lanes),
         test(a_part_of_a_row_ends_the_import),
+        test(a_part_is_sent_again_to_a_lane_that_had_no_room),
+        test(rows_beyond_a_limit_end_the_import),
         test(the_lanes_continue_when_the_operator_disconnects),
         test(the_lanes_continue_when_the_operator_is_silent),
     };

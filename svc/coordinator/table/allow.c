@@ -1,0 +1,170 @@
+/* Grants table memory to lanes in steps. A step is at most 64 MiB, and at most a quarter of the
+ * rest of the limits for all lanes of the job together: no lane gets the whole rest at once.
+ * RULES.md: K145. */
+#include "svc/coordinator/table/allow.h"
+
+#include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/quota.h"
+#include "svc/coordinator/job/share.h"
+#include "svc/coordinator/placement/waiting.h"
+#include "svc/coordinator/route/tell_lane.h"
+#include "svc/coordinator/service.h"
+
+#include <errno.h>
+
+#define STEP_BYTES_MAX (UINT64_C(64) << 20)
+#define STEP_BYTES_LEAST (UINT64_C(2) << 20) /* a long block of rows */
+/* memory of a shard without rows: its structs and the first page of its index */
+#define SHARD_START_BYTES (UINT64_C(8) << 10)
+
+/* largest allowance that a report of a lane may name, so that sums do not overflow */
+#define ALLOWED_BYTES_MAX (UINT64_C(1) << 50)
+
+static uint64_t allow_least(uint64_t a, uint64_t b) { return a < b ? a : b; }
+static uint64_t allow_most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static uint64_t allow_step(const struct job *job, uint64_t room)
+{
+    const struct row_allowances *all = job->index->tables.allowances;
+    uint64_t lanes = all && all->count > 0 ? all->count : 1;
+    uint64_t step = allow_most(room / (4 * lanes), STEP_BYTES_LEAST);
+    return allow_least(allow_least(step, STEP_BYTES_MAX), room);
+}
+
+/* ---- declares ---- */
+
+int allow_check_table(const struct job_table *table, struct err *err)
+{
+    const struct table_terms *terms = table->terms;
+    uint64_t each = terms->rows_hint > 0 ? shard_bytes(table) : SHARD_START_BYTES;
+    return quota_check_rows(table->job, terms->shards * each, err);
+}
+
+/* Returns the number of the job's shards on the lane. */
+static uint32_t allow_shards(const struct job *job, const struct lane *lane)
+{
+    uint32_t shards = 0;
+    job_each_table(table, job) table_each_shard(shard, table) shards += shard->lane == lane;
+    return shards;
+}
+
+int allow_place(struct job *job, const struct lane *lane)
+{
+    uint32_t shards = allow_shards(job, lane);
+    struct row_allowance *a = job_allowance_add(job, lane->id);
+    if (!a)
+        return -ENOMEM;
+    if (shards <= a->shards)
+        return 0;
+    bool is_first = a->shards == 0;
+    a->bytes += (shards - a->shards) * SHARD_START_BYTES;
+    a->shards = shards;
+    if (is_first)
+        a->bytes += allow_step(job, quota_rows_room(job));
+    return 0;
+}
+
+/* ---- requests of lanes ---- */
+
+static bool allow_is_short(const struct job *job)
+{
+    const struct row_allowances *all = job->index->tables.allowances;
+    for (size_t i = 0; all && i < all->count; i++)
+        if (all->each[i].needed_bytes > 0)
+            return true;
+    return false;
+}
+
+/* Writes the limit that is reached to `err`. Returns 0 if no limit is reached any more. */
+static int allow_limit(const struct job *job, const struct row_allowance *a, struct err *err)
+{
+    uint64_t more = a->needed_bytes > a->bytes ? a->needed_bytes - a->bytes : 0;
+    return quota_check_rows(job, more, err);
+}
+
+static void allow_refuse(struct job *job, const struct row_allowance *a)
+{
+    struct err err;
+    if (allow_limit(job, a, &err) < 0)
+        waiting_for_rows(job, err.text);
+    service_retry_later(job->service);
+}
+
+/* Ends the wait for memory on one lane. */
+static void allow_suffices(struct job *job, struct row_allowance *a)
+{
+    a->needed_bytes = 0;
+    if (!allow_is_short(job))
+        waiting_for_rows_end(job);
+}
+
+/* Raises the allowance by a step, or by what a waiting push needs. A push whose rows do not fit
+ * gets nothing, because a part of the memory would not help. */
+static void allow_grant(struct job *job, struct lane *lane, struct row_allowance *a)
+{
+    uint64_t needed = a->needed_bytes > a->bytes ? a->needed_bytes - a->bytes : 0;
+    uint64_t room = quota_rows_room(job), more = allow_most(allow_step(job, room), needed);
+    if (more > room)
+        return allow_refuse(job, a);
+    a->bytes += more;
+    if (more > 0)
+        telling_limits_of(job, lane);
+    allow_suffices(job, a);
+}
+
+void allow_handle(struct peer *p, const envelope *message)
+{
+    const WIRE(RowsWanted) *wanted = message->rows_wanted;
+    struct lane *lane = lane_find(p->service, wanted->lane);
+    struct job *job = jobs_find_id(p->service, wanted->job_id);
+    struct row_allowance *a = job && lane ? job_allowance(job, lane->id) : NULL;
+    if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !a || job->failure)
+        return;
+    a->bytes = allow_most(a->bytes, allow_least(wanted->allowed_bytes, ALLOWED_BYTES_MAX));
+    a->needed_bytes = allow_least(wanted->needed_bytes, ALLOWED_BYTES_MAX);
+    if (wanted->needed_bytes == 0 && wanted->allowed_bytes < a->bytes)
+        return allow_suffices(job, a); /* the lane will receive more than it had */
+    allow_grant(job, lane, a);
+}
+
+bool allow_is_refused(const struct job *job, const struct lane *lane, struct err *ret_err)
+{
+    const struct row_allowance *a = job_allowance(job, lane->id);
+    return a && a->needed_bytes > 0 && allow_limit(job, a, ret_err) < 0;
+}
+
+static void allow_retry_job(struct job *job)
+{
+    const struct row_allowances *all = job->index->tables.allowances;
+    for (size_t i = 0; all && i < all->count; i++) {
+        struct row_allowance *a = job_allowance(job, all->each[i].lane);
+        struct lane *lane = lane_find(job->service, a->lane);
+        if (a->needed_bytes > 0 && lane && !job->failure)
+            allow_grant(job, lane, a);
+    }
+}
+
+void allow_retry(struct service *s)
+{
+    list_for_each_entry (struct job, job, &s->jobs, link)
+        allow_retry_job(job);
+}
+
+/* ---- aggregators ---- */
+
+void allow_restore(struct job *job, const struct lane *lane, uint64_t bytes)
+{
+    struct row_allowance *a = bytes > 0 ? job_allowance_add(job, lane->id) : NULL;
+    if (!a)
+        return;
+    a->bytes = allow_most(a->bytes, allow_least(bytes, ALLOWED_BYTES_MAX));
+    a->shards = allow_shards(job, lane);
+}
+
+void allow_aggregator_lost(struct job *job, const struct aggregator *a)
+{
+    for (size_t i = 0; i < a->lanes_count; i++)
+        job_allowance_end(job, a->lanes[i].id);
+    if (!allow_is_short(job))
+        waiting_for_rows_end(job);
+}

@@ -1,0 +1,47 @@
+/* Memory for the rows of a job's tables on one lane. The coordinator grants the memory in steps, as
+ * an allowance. A push whose new rows do not fit waits until the coordinator has raised the
+ * allowance. RULES.md: A82, A134. Thread: the lane's. */
+#ifndef GRADPOOL_LANE_ROWS_ROOM_ROOM_H
+#define GRADPOOL_LANE_ROWS_ROOM_ROOM_H
+
+#include "svc/lane/rows/types.h"
+
+struct row_room {
+    struct allowance rows; /* rows and indexes of all tables of the job */
+    uint64_t needed_bytes; /* limit that refused rows need; 0: no push waits for memory */
+    uint64_t asked_bytes;  /* limit at the last request for the next step; 0: none was made */
+    bool is_due;           /* the coordinator has to receive a request */
+};
+
+/* Allocates the state of a job without an allowance. Returns 0 or an error of allowance_alloc(). */
+int room_make(struct lane_tables *tables);
+/* Frees the state after the last row. A job without the state is allowed. */
+void room_free(struct lane_tables *tables);
+/* Raises the allowance. 0: no limit. A smaller value has no effect, because it was sent earlier. */
+void room_allow(struct lane_tables *tables, uint64_t bytes);
+/* Requests the next step if three quarters of the allowance are used. */
+void room_check(struct lane_tables *tables);
+/* Begins a wait for memory after rows were refused. Returns false if the error has another cause
+ * than the allowance; no wait begins then. */
+bool room_lacks(struct lane_tables *tables, int error);
+/* Returns whether pushes wait for memory. */
+bool room_is_short(const struct lane_tables *tables);
+/* Ends the wait, because a push that waited was dropped. */
+void room_forget(struct lane_tables *tables);
+
+/* Raises the allowance of a job, as room_allow(). Unknown jobs are ignored. */
+void lane_allow_rows(struct lane *lane, uint32_t job, uint64_t bytes);
+
+/* A job's request for memory. */
+struct lane_rows_wanted {
+    uint32_t job;
+    uint64_t allowed_bytes; /* the present allowance */
+    uint64_t needed_bytes;  /* the allowance that a waiting push needs; 0: no push waits */
+};
+/* Calls `each` for the requests that the coordinator has to receive. `again`: also for those that
+ * it has received, because it may have forgotten them. */
+void lane_each_rows_wanted(struct lane *lane, bool again,
+                           void (*each)(void *context, const struct lane_rows_wanted *wanted),
+                           void *context);
+
+#endif
