@@ -191,7 +191,7 @@ class ByOperator(Case):
             steps += 1
             if steps == 90:
                 with self.beginning:
-                    if not self.is_killed:  # without a lane the first values cannot be broadcast
+                    if not self.is_killed:  # a broadcast of the first values needs a lane
                         self.begin_again()
                         steps = 0
         return list(errors.values())
@@ -260,8 +260,8 @@ class ByOperator(Case):
         self.go_on_from_it('tcp')
 
     def declare_apart(self, first):
-        """Trains two tensors whose parameters show the iteration. `first` runs before the training
-        with each rank's (job, tensors, values)."""
+        """Declares two tensors whose values show the number of iterations. `first` runs before the
+        training with each rank's (job, tensors, values)."""
         self.serve('--scale', 'off', aggregators=2)
         self.clients = [gradpool.connect(self.service.endpoint) for _ in range(rules.WORKERS)]
         self.jobs = [client.join('apart', rank, rules.WORKERS) for rank, client in

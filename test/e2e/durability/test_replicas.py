@@ -23,7 +23,7 @@ from harness import until
 NAMES, WAIT_MS = durability.NAMES, durability.WAIT_MS
 TIMES = 8 if os.environ.get('GRADPOOL_TEST_LONG') else 3
 COMPUTES_S = 0.02               # time of a worker's step, in seconds
-# The coordinator does not restart an aggregator that has died five times in a minute at once.
+# If an aggregator has died five times in a minute, the coordinator delays its restart.
 TIMES_ALL = min(TIMES, 4)
 setUpModule = durability.setUpModule
 

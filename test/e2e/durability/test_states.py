@@ -149,7 +149,8 @@ class States(python_case.Case):
             states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
 
     def test_a_job_that_is_left_ends_a_read(self):
-        """the job leaves during a read that the service does not answer"""
+        """Rank 0 leaves the job while one of its threads waits for a read. The service is stopped,
+        so it does not answer the read."""
         self.begin()
         found = []
 

@@ -131,7 +131,7 @@ class Rows(Files):
             thread.start()
         clocks = []
         try:
-            # the job may not have run between two exports
+            # on a busy host the job sometimes ends no clock between two exports
             while len(clocks) < 5 or clocks[-1] == clocks[0] and not failures:
                 self.ask('export', 'live')
                 rows, header = rows_of_file(self.path, SGD_BYTES)

@@ -46,8 +46,8 @@ def rank_trains_again_and_again(rank, workers):
 
 
 def rank_trains_again_beside_another_user(rank, workers):
-    """Runs in a process that already has an attached model: its job continues, and is not joined
-    a second time."""
+    """Runs in a process that already has an attached model. The job of this model continues: the
+    process does not join it again."""
     from gradpool._process import membership
     other = membership.join(None, None, rank, workers)
     totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]

@@ -353,7 +353,7 @@ class OwnServices(unittest.TestCase):
         self.assertEqual(joined.wait(), 0)
 
     def test_an_aggregator_that_ends_hands_its_jobs_on_first(self):
-        # on a busy host an aggregator may not run for longer than the default timeout
+        # on a busy host an aggregator can pause for longer than the default timeout
         service = self.service('--aggregator-timeout', '30', aggregators=0)
         there = service.endpoint.removeprefix('gradpool://')
         joined = []
@@ -368,7 +368,7 @@ class OwnServices(unittest.TestCase):
         joined[0].signal(signal.SIGHUP)     # the aggregator's tasks move before it ends
         self.assertEqual(joined[0].wait(), 0)
         self.assertIn('moved, epoch 2', service.serve.text())
-        # without another aggregator, the leaving aggregator waits until its jobs end
+        # the last aggregator that leaves waits until its jobs end
         joined[1].signal(signal.SIGTERM)
         joined[1].wait_for('this aggregator begins to end')
         joined[1].signal(signal.SIGINT)

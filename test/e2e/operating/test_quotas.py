@@ -1,6 +1,6 @@
-"""Tests quotas of a tenant. Quotas are set with `tenant add`, changed with `tenant set` while jobs
-run, shown, and still valid after a restart. Also tests each tenant's share of an aggregator's
-address space and descriptors."""
+"""Tests quotas of a tenant. Quotas are set with `tenant add` and changed with `tenant set` while
+jobs run. Quotas are shown, and remain valid after a restart. Also tests each tenant's share of an
+aggregator's address space and descriptors."""
 import json
 import unittest
 

@@ -164,7 +164,7 @@ class Run(unittest.TestCase):
 
 
 class Output(unittest.TestCase):
-    ATTEMPTS = 3    # the command cuts a line whose worker does not run for half a second
+    ATTEMPTS = 3    # the command cuts a line if its worker pauses for half a second
 
     def test_a_line_is_whole_and_none_is_lost(self):
         expected = [[f'ab {i}' for i in range(1, 201)] + ['end']] * 3
@@ -270,7 +270,7 @@ class Interrupts(unittest.TestCase):
         self.addCleanup(os.close, terminal)
         self.until_said(terminal, ('] ready', 2))
         os.write(terminal, b'\x03')
-        # if the command runs later than the workers, its line comes last
+        # on a busy host the line of the command may come after the lines of the workers
         said = self.until_said(terminal, ('] saved', 2), ('; a second signal hurries them', 1))
         self.assertIn('gradpool run: Interrupt: workers have 10 s to end', said)
         self.assertIn(': workers have 10 s to end; a second signal hurries them', said)

@@ -53,7 +53,8 @@ class Top(Running):
 
         def has_rates():
             seen.update(json.loads(self.top('--json')))
-            # a worker or an aggregator may not run for the second of the measurement
+            # on a busy host a worker or an aggregator can pause for the whole second of the
+            # measurement
             job, = seen['jobs']
             return all(lane['jobs'] and lane.get('busy') for lane in seen['lanes']) and \
                 job.get('rounds_per_s') and job.get('bytes_per_s') and seen['cores'].get('used')
@@ -225,8 +226,8 @@ class Web(Running):
 
 
     def is_healthy(self):
-        """Returns whether the service is healthy. In the crowd a client that is slow to send its
-        request loses its connection."""
+        """Returns whether the service is healthy. While many clients connect, the server closes the
+        connection of a client that sends its request slowly."""
         with contextlib.suppress(OSError, http.client.HTTPException):
             return fetch(self.web + '/healthz') == (200, 'ok\n')
         return False

@@ -118,7 +118,8 @@ class ForAMeasurement(Case):
               process=self.service.serve)
         end_training(again)
         until(lambda: not self.service.job('known'), 'it has ended', process=self.service.serve)
-        # The job is measured after some seconds. It is stopped before, until the other job waits.
+        # The service would have measured the job after some seconds. The test stops its worker
+        # earlier, until the other job waits.
         slow = self.service.worker('new', 0, 1, '--rounds', 1000000, '--verbose', '--elements',
                                    1 << 12, '--compute-ms', 1000)
         slow.wait_for('round 1\n')

@@ -30,7 +30,8 @@ def digest_of(torch_tensors):
 
 
 def coded_mean(codec, workers):
-    """Returns a function for mean_of of train_alone(): the expected mean of all ranks."""
+    """Returns the function `mean_of` that train_alone() needs. It computes the expected mean of all
+    ranks."""
     import torch
     from gradpool.codecs import Feedback
     each = [Feedback(codec) for _ in range(workers)]

@@ -66,8 +66,8 @@ except KeyboardInterrupt:
     (folder / ('saved' + rank)).write_text(sys.argv[2])
 """
 STUBBORN = 'import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n' + WAIT
-# A worker that trains, as far as its runner can see, and never leaves its job. Rank 0 resizes a job
-# with its own limit.
+# A script that reports one step to its runner, as a training worker does, and never leaves its job.
+# Its simulated job refuses more than two workers.
 TRAINS = """
 from gradpool.elastic import control
 from gradpool.errors import GradpoolError

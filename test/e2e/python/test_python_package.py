@@ -30,7 +30,7 @@ def rank_pushes_until_killed(rank, workers):
     tensor = job.declare('t', 1000)
     values = numpy.ones(1000, numpy.float32)
     try:
-        # rank 0 of a busy host may receive the loss before the result of the first round
+        # rank 0 gets the error in the second round, or on a busy host already in the first one
         for _ in range(2):
             job.push_pull(tensor, values).wait()
             if rank == 1:

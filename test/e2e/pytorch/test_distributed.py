@@ -1,5 +1,5 @@
 """Tests gradpool.distributed with real processes on a real service. Each operation is compared
-with gloo's result. If gloo lacks the operation, it is compared with a computation on gathered
+with gloo's result. An operation that gloo lacks is compared with a computation on gathered
 tensors."""
 import collections
 import datetime
@@ -15,7 +15,7 @@ import test_ddp
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
 TIMEOUT_S = 60      # timeout of each group, in seconds
-SOON_S = 2          # timeout of a group that reaches it; earlier operations may take longer
+SOON_S = 2          # timeout, set just before an operation that must time out
 COUNT = 37
 
 

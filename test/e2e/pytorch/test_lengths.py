@@ -84,8 +84,8 @@ def compare_collectives(of, length, dtype):
 
 
 def compare_many_at_once(of):
-    """Runs many operations at once. The number of free pieces may change when messages are sent,
-    but not their results."""
+    """Runs many operations at once. The number of free pieces may change while messages are sent.
+    The results must not change."""
     dist, turns = of.dist, range(3)
     every = {(length, turn): of.drawn(length, turn=turn) for turn in turns for length in LENGTHS}
     mine = {key: of_ranks[of.rank].clone() for key, of_ranks in every.items()}

@@ -1,5 +1,5 @@
-"""Tests the words of errors of the backend, of attach() and of Horovod's calls, which scripts of
-one, two and three ranks provoke."""
+"""Scripts of one, two and three ranks provoke errors of the backend, of attach() and of Horovod's
+calls. The tests check the words of these errors."""
 import copy
 import datetime
 import errno
@@ -207,7 +207,7 @@ def rank_waits_for_others(rank, workers):
     barrier. Returns the texts of the errors."""
     torch, dist = begin(rank, workers)
     over = pathlib.Path(os.environ['TEST_FOLDER'], 'over')
-    patient = dist.new_group()      # rank 0 answers after the time limit of the barrier
+    patient = dist.new_group()      # long timeout: rank 0 answers after the barrier's deadline
     groups = [dist.new_group(timeout=SOON) for _ in range(3)]
     for group in groups:
         group.timeout_s = SOON.total_seconds()
