@@ -352,7 +352,7 @@ class Tables(unittest.TestCase):
                 self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
                 self.assertTrue(any(line['wrong'] for line in self.lines(answer)))
 
-    def test_another_part_is_refused(self):
+    def test_an_unknown_part_is_refused(self):
         answer = bench('tables', '--part', 'all')
         self.assertEqual(answer.returncode, 2)
         self.assertIn("--part: apply, exchange, memory, latency or ahead, not 'all'",

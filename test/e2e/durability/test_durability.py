@@ -349,7 +349,7 @@ class ByOperator(Case):
             self.declare_one(job, tensors, values[1], 'at times')
         self.declare_apart(first)
 
-    def test_a_tensor_that_is_updated_in_some_iterations_only_has_none(self):
+    def test_a_snapshot_is_refused_if_a_tensor_is_updated_only_in_some_iterations(self):
         self.declare_two()
         with self.iterating(lambda job, tensors, values, number:
                             self.update_both(job, tensors[:1 + number % 2], values, number)):

@@ -122,7 +122,7 @@ class Replicas(Case):
         self.serve(aggregators=2)
         self.train_while(self.kill_when_copied, 'tcp', TIMES)
 
-    def test_a_killed_holder_changes_no_result(self):
+    def test_a_killed_replica_holder_changes_no_result(self):
         self.serve('--durability', 'replica', aggregators=3)
 
         def harm():
@@ -130,7 +130,7 @@ class Replicas(Case):
             self.kill(self.random.choice(self.service.pids()))
         self.train_while(harm, 'shm', TIMES, 'momentum')
 
-    def test_a_holder_that_is_stopped_is_replaced(self):
+    def test_a_stopped_replica_holder_is_replaced(self):
         self.serve('--aggregator-timeout', '3', aggregators=3)
 
         def harm():

@@ -296,7 +296,7 @@ class Faults(unittest.TestCase):
         self.assertIsNone(workers[0].child.poll())
         self.service.await_pids(pids)
 
-    def test_a_silent_peer_is_no_harm(self):
+    def test_a_silent_peer_delays_no_job(self):
         host, port = self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1)
         with socket.create_connection((host, int(port)), WAIT_S):
             self.check_other_job()

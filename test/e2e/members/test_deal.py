@@ -308,7 +308,7 @@ class Losses(Steps):
         self.lose(0, 3)
 
 
-    def test_a_worker_comes_while_another_dies(self):
+    def test_a_worker_joins_while_another_one_dies(self):
         how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
         for rank, resizes in enumerate(([(20, 3, 0)], [])):
             log = self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)

@@ -239,7 +239,7 @@ class Losses(Case):
     def test_a_killed_rank_leaves_the_job_and_returns_tcp(self):
         self.lose_and_come_back('tcp', LOSSES)
 
-    def test_two_at_once_and_the_first_rank_may_go(self):
+    def test_a_job_continues_after_the_loss_of_two_ranks_at_once_even_rank_0(self):
         for rank in range(WORKERS):
             self.start(rank, 'shm')
         self.await_set(range(WORKERS))

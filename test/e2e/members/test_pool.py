@@ -114,7 +114,7 @@ class Scripts(unittest.TestCase):
             self.assertEqual(victim.read_text(), 'data\n', name)
             (place / name).unlink(missing_ok=True)
 
-    def test_a_worker_knows_its_place(self):
+    def test_a_worker_gets_its_rank_job_and_endpoint_in_variables(self):
         names = ('RANK', 'GRADPOOL_RANK', 'GRADPOOL_SIZE', 'GRADPOOL_WORKERS_MAX', 'GRADPOOL_JOB',
                  'GRADPOOL_ENDPOINT')
         show = 'echo ' + ' '.join(f'${name}' for name in names)
@@ -440,7 +440,7 @@ class Jobs(Steps):
         self.finish(second)
         self.check_all()
 
-    def test_adopted_workers_that_die_at_once_have_not_trained(self):
+    def test_adopted_workers_that_die_at_once_are_started_again(self):
         pool = self.pool()
         self.await_steps((0, 1), pool)
         pool.kill()
@@ -454,7 +454,7 @@ class Jobs(Steps):
         second.signal(signal.SIGTERM)
         self.assertEqual(second.wait(), 143)
 
-    def test_a_second_pool_with_the_same_job_does_not_take_its_steps_for_its_own(self):
+    def test_a_pool_does_not_count_the_steps_of_another_pool_with_the_same_job(self):
         first = self.pool()
         self.await_steps((0, 1), first)
         (self.folder / 'other').mkdir()
@@ -520,7 +520,7 @@ class Jobs(Steps):
         pool.signal(signal.SIGTERM)
         self.assertEqual(pool.wait(), 143)
 
-    def test_a_size_above_the_largest_number_is_told(self):
+    def test_a_resize_above_workers_max_is_logged(self):
         worker = ' '.join(map(str, (TOOLS / 'elastic_worker', '$RANK 2 3', SAMPLES, BATCH, EPOCHS,
                                     0, 1, self.folder / 'log.$RANK.0')))
         pool = Pool(self.folder, '--job', 'deal', '--workers', 2, '--workers-max', 2,

@@ -44,7 +44,7 @@ class CommandLine(unittest.TestCase):
             for line in text.split('Examples:\n')[1].split('\n\n')[0].splitlines():
                 self.assertRegex(line, '^  gradpool ', text)
 
-    def test_help_has_a_help(self):
+    def test_help_of_help_prints_the_general_help(self):
         for command in (('help', '--help'), ('help', 'help'), ('help', '-h')):
             self.assertEqual(run(*command).stdout, run('help').stdout)
             self.assertEqual(run(*command).returncode, 0)
@@ -133,7 +133,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(answer.returncode, 2, (option, value))
             self.assertIn(words, answer.stderr)
 
-    def test_a_service_that_is_no_endpoint_is_a_mistake(self):
+    def test_an_invalid_endpoint_is_exit_code_2(self):
         for command in ('status', 'jobs'):
             self.assertEqual(run(command, '--endpoint', 'http://x').returncode, 2)
 

@@ -160,7 +160,7 @@ class Use(unittest.TestCase):
         self.service = Service(aggregators=1)
         self.addCleanup(self.service.end)
 
-    def test_a_service_runs_none_but_the_staged_program(self):
+    def test_all_processes_of_a_service_run_the_staged_program(self):
         for pid in [self.service.serve.pid, *self.service.pids()]:
             self.assertEqual(os.readlink(f'/proc/{pid}/exe'), str(stage.bin / 'gradpool'))
 

@@ -107,7 +107,7 @@ class Run(unittest.TestCase):
         self.assertEqual([told['[3]'][n] for n in NAMES[:5]], ['3', '1', '4', '2', '1'])
         self.assertEqual(told['[2]']['MASTER_ADDR'] + told['[2]']['MASTER_PORT'], 'node029500')
 
-    def test_options_of_the_program_are_its_own(self):
+    def test_options_after_the_program_are_passed_to_the_program(self):
         done = self.check(run('--plain', 'echo', '--workers', '-n', '--help'))
         self.assertEqual(done.stdout, '--workers -n --help\n')
 
@@ -154,7 +154,7 @@ class Run(unittest.TestCase):
                 self.assertIn(text, self.check(run(*options), 2).stderr)
         self.assertIn('No such file', self.check(run('/no/such/program'), 127).stderr)
 
-    def test_a_real_job(self):
+    def test_workers_of_a_real_job_have_the_right_sum(self):
         service = Service()
         self.addCleanup(service.end)
         done = self.check(run('--workers', 3, '--job', 'sums', '--endpoint', service.endpoint,
@@ -184,7 +184,7 @@ class Output(unittest.TestCase):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return answer
 
-    def test_long_lines_of_several_do_not_mix(self):
+    def test_long_lines_of_several_workers_do_not_mix(self):
         expected = sorted(f'[{rank}] ' + json.dumps([str(rank), i, 'é' * 30000], ensure_ascii=False)
                           for rank in range(3) for i in range(20))
         for _ in range(self.ATTEMPTS):
@@ -232,7 +232,7 @@ for i in range(20):
 """, (b'10%', b'20%\r', b'\n'))
         self.assertEqual(text, b'[1] \r[1] 10%\r[1] 20%\r\n')
 
-    def test_another_s_line_begins_a_line(self):
+    def test_output_of_another_worker_begins_on_a_new_line(self):
         text = self.parts("""if os.environ['RANK'] == '0':
     say(0, 'sure? ')
     say(2, 'yes')
@@ -262,7 +262,7 @@ class Interrupts(unittest.TestCase):
             said += harness.read_more(fd, patience, said).decode()
         return said
 
-    def test_ctrl_c_at_a_terminal(self):
+    def test_ctrl_c_at_a_terminal_gives_workers_time_to_save(self):
         pid, terminal = pty.fork()
         if pid == 0:
             arguments = command('--workers', 2, sys.executable, '-c', SAVE)

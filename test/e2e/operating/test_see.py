@@ -207,7 +207,7 @@ class Web(Running):
         self.assertEqual(report['lanes'][0]['jobs'][0]['share'], 1)
         self.assertEqual(report['history'][-1]['allocated'], 2)
 
-    def test_nothing_can_be_written(self):
+    def test_the_web_server_refuses_requests_that_write(self):
         for method in ('POST', 'PUT', 'DELETE'):
             self.assertEqual(fetch(self.web + '/report', method)[0], 405)
         self.assertEqual(self.service.job('resnet-7')['state'], 'training')
@@ -438,7 +438,7 @@ class Browser(Running):
               process=self.service.serve)
         browser.check_labels(self, fetch(self.web + '/report')[1], self.service.folder)
 
-    def test_the_page_carries_the_figures_along(self):
+    def test_the_page_of_the_report_contains_its_figures(self):
         data = browser.data_of(browser.dom(self.web + '/report'))
         self.assertEqual([j['job'] for j in data['jobs']], ['resnet-7'])
         self.assertIsInstance(data['events'], list)
@@ -474,7 +474,7 @@ class RunPage(unittest.TestCase):
         self.assertEqual(answer.stdout, '')  # the bench detected the error before the run
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
 
-    def test_an_option_that_the_live_comparison_does_not_heed_is_a_usage_error(self):
+    def test_an_option_without_effect_on_a_live_comparison_is_a_usage_error(self):
         for option, *value in (('--report', 'run.html'), ('--traces', 'week.csv'),
                                ('--hours', '12'), ('--sensitivity',), ('--piece-max', '65536')):
             for words in ([option, *value, '--live', 'x.csv'], ['--live', 'x.csv', option, *value]):

@@ -81,7 +81,7 @@ class Scaling(unittest.TestCase):
                  and not re.search('the job has (failed|ended)', line)]
         self.assertEqual(stays, [])
 
-    def test_a_move_prints_how_long_it_holds(self):
+    def test_a_move_prints_how_long_growth_leaves_the_job_there(self):
         workers = [self.start(name) for name in ('one', 'two')]
         lane, = self.lanes_of('two')
         answer = self.service.ask('move', 'one', str(lane))

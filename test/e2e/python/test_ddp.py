@@ -476,7 +476,7 @@ class Ddp(Case):
         self.assertEqual([code for code, _ in found], [7, 7])
         self.all_equal([digest for _, digest in found])
 
-    def test_a_lost_worker_surfaces_as_the_error_it_was(self):
+    def test_a_lost_worker_is_named_by_backward_forward_and_check(self):
         (backward, forward, check), _ = self.run_ranks('rank_loses_the_other', start=lose_rank_1)
         self.assertEqual(backward[0], 'RuntimeError')
         self.assertEqual(forward, check)

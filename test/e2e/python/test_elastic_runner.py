@@ -191,7 +191,7 @@ class Ends(Rig):
         runner = self.start('', '--workers', 2)
         self.assertEqual((runner.wait(), runner.text()), (0, ''))
 
-    def test_a_worker_without_a_step_is_ended_after_its_time(self):
+    def test_a_worker_without_a_step_is_ended_at_the_start_timeout(self):
         runner = self.start(WAIT, '--start-timeout', '0.5')
         self.assertEqual(runner.wait(), 143)
         for words in ('rank 0 has not begun a step within 0.5 s, and is ended; look at its',

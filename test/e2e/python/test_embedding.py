@@ -218,7 +218,7 @@ class Calls(Case):
 
 
 class Refusals(Case):
-    def test_keys_that_are_none_are_refused(self):
+    def test_keys_that_are_invalid_are_refused(self):
         module = Embedding(self.join().table('t', 2, keys=10))
         for keys, *words in (
                 (numpy.zeros(3, int), 'a ndarray', 'Embedding needs a torch tensor'),

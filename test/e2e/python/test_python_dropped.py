@@ -124,7 +124,7 @@ class Dropped(Case):
             self.jobs[0].leave()
         self.assertEqual(said.getvalue(), '')     # each failure is reported only once
 
-    def test_a_muted_round_reports_no_error(self):
+    def test_a_dropped_round_that_was_muted_reports_no_error(self):
         tensors, others = self.declare('t'), self.declare('another')
         request = self.jobs[0].push_pull(tensors[0], full(1), operation='sum')
         request.mute()

@@ -91,7 +91,7 @@ class Values(Case):
         for number, buffer in enumerate(buffers):
             job.push_pull(job.declare(f't{number}', 6), buffer).wait()
 
-    def test_groups_may_be_cut_differently_on_each_rank(self):
+    def test_each_rank_may_push_the_same_tensors_in_other_groups(self):
         jobs = self.join(2)
         names = [f't{i}' for i in range(6)]
         values = [{name: full(rank + i) for i, name in enumerate(names)} for rank in range(2)]

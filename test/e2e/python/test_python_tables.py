@@ -308,7 +308,7 @@ class Calls(Case):
 
 
 class Refusals(Case):
-    def test_keys_that_are_none_are_refused(self):
+    def test_keys_that_are_invalid_are_refused(self):
         table = self.join().table('t', 2, keys=10)
         for keys, *words in (
                 ([1, -2], 'key -2 at position 1', 'expected keys from 0'),
@@ -450,7 +450,7 @@ class Refusals(Case):
         with self.raises(AttributeError, "module 'gradpool.tables' has no attribute 'Row'"):
             gradpool.tables.Row  # noqa: B018
 
-    def test_a_table_is_no_value_to_copy(self):
+    def test_copies_and_pickles_of_a_table_are_refused(self):
         table = self.join().table('t', 2)
         with self.raises(gradpool.Mismatch, "table 't'", 'cannot be copied or pickled'):
             pickle.dumps(table)

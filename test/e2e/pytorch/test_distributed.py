@@ -572,7 +572,7 @@ class Distributed(python_case.Case):
                 self.assertEqual(kind, 'Mismatch', text)
                 self.assertRegex(text, word)
 
-    def test_a_result_without_a_place_of_its_own_is_refused_and_the_group_goes_on(self):
+    def test_a_result_with_elements_at_one_address_is_refused_and_the_group_goes_on(self):
         for found, came, whole in self.run_ranks('rank_has_no_place'):
             for kind, text in found:
                 self.assertEqual(kind, 'Mismatch', text)
