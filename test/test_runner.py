@@ -271,7 +271,7 @@ class Running(unittest.TestCase):
         self.addCleanup(setattr, program, 'SILENT_S', before)
         self.run_all(self.program('spins', SPINS))
         self.assertEqual('no output for 1 s', self.ended['spins'].problem)
-        # a process that still starts may wait for a disk
+        # D: a process that is starting may wait for a disk
         self.assertRegex(self.ended['spins'].stderr, r'thread \d+ \S+: [RD] in ')
 
     def test_a_program_that_is_slow_is_not_ended(self):

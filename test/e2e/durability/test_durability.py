@@ -1,6 +1,6 @@
 """Tests parameters and moments after processes die. After a restore from a snapshot, training
-continues with the bits of uninterrupted training. Both ranks are in this process. A call that
-blocks until all ranks have called runs in one thread for each rank."""
+continues with the bits of uninterrupted training. Both ranks are in this process. Calls that wait
+for the same call of all ranks run in one thread for each rank."""
 import concurrent.futures
 import contextlib
 import errno

@@ -239,8 +239,8 @@ class Changes(Steps):
 
     def start_with_late(self, line, **waits):
         """Starts a training of 5000 steps that grows, and then its late worker. Returns both logs.
-        Rank 0 is stopped until the late worker has written `line`: otherwise the training might
-        end before."""
+        Rank 0 is stopped until the late worker has written `line`: otherwise the training might end
+        before this line."""
         how = {'samples': 40000, 'epochs': 1}
         log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
         self.service.serve.wait_for('is resized to 2 workers')

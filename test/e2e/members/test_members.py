@@ -26,7 +26,7 @@ SEED = tap.seed(20261122)
 WORKERS = 4
 LOSSES, RESIZES = (8, 20) if os.environ.get('GRADPOOL_TEST_LONG') else (3, 7)
 WAIT_MS = 120000
-# deadline in ms: calls without an answer exceed it, answers of the service arrive earlier
+# Deadline in ms. The service answers earlier; only calls that get no answer reach this deadline.
 ANSWER_MS = 1000
 # number of elements; the last tensor has several pieces
 SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}

@@ -1,6 +1,7 @@
-"""Tests the result of `meson install`. The installation must have exactly these files. A service, a
-C program and a Python program must work with these files alone. The files are staged in another
-folder than the configured one, so the programs must find each other by their own paths."""
+"""Tests the result of `meson install`. The installation must have exactly the files that this
+module lists. A service, a C program and a Python program must work with the installed files alone.
+The files are staged in another folder than the configured one, so the programs must find each other
+by their own paths."""
 import json
 import os
 import pathlib

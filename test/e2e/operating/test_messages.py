@@ -96,7 +96,7 @@ class Commands(Case):
             self.refused(2, *words.split())
         self.refused(2, 'plan', 'x', '--job', '')
 
-    def test_endpoints_without_a_service_print_known_messages(self):
+    def test_endpoints_that_are_invalid_or_unreachable_print_known_messages(self):
         for url in ('http://h', 'gradpool://h:99999', 'gradpool://::1:7077', 'gradpool://[::1',
                     'gradpool+unix://relative', 'gradpool+unix:///' + 200 * 'x'):
             self.refused(2, 'status', '--endpoint', url)
@@ -199,7 +199,7 @@ class Services(Case):
         below = self.folder / '777' / 'below'
         self.serve(1, '--state-dir', below)
 
-    def test_state_files_that_are_damaged_print_known_messages(self):
+    def test_state_files_that_cannot_be_used_print_known_messages(self):
         state = self.folder / 'state'
         for name in 'state.db', 'lock':
             shutil.rmtree(state, ignore_errors=True)

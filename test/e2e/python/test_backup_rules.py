@@ -181,8 +181,8 @@ class Rules(Case):
 
     def test_rounds_go_on_after_the_leader_lane_is_killed(self):
         """Without replicas, a mean is lost if its lane dies before every rank has the mean. A rank
-        that a busy host has stopped may lack it. The job then ends. So the case tries several jobs,
-        and one of them must go on."""
+        that a busy host has stopped may lack this mean. The job then ends. So the case tries
+        several jobs, and one of them must go on."""
         for attempt in range(ATTEMPTS):
             try:
                 return self.train_with_kills(f'killed {attempt}')

@@ -314,7 +314,8 @@ static void leave(gp_client *client, int result)
                 (ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000);
 }
 
-/* Tries to join again until the job has been resized, because a late worker is refused before. */
+/* Tries to join again until the job has been resized, because a late worker is refused until then.
+ * */
 static void join(gp_client *client, const gp_job_spec *spec)
 {
     int result = gp_job_join(client, spec, &job);
