@@ -28,8 +28,8 @@ HERE = pathlib.Path(__file__).parent
 FILES = {'1.13': 'torch_suite.txt'}
 NICENESS = 10       # other tests running at the same time measure times
 TEST_S = 600        # time limit in seconds: with other load on the host, nice tests are slow
-# Tests that make their model only for PyTorch's own backend names. At this point the group of
-# `gradpool` exists, and no group of gloo can be made.
+# Tests that make their model only if the backend has one of PyTorch's own names. These tests see
+# the name `gloo`; their group is of `gradpool`, and no group of gloo can be made.
 OF_NAME = 'test_accumulate_gradients_no_sync'
 # number of ranks for tests that need more than three or an even number, like those of sub-groups in
 # PyTorch 2
