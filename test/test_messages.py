@@ -62,16 +62,16 @@ class Quotes(unittest.TestCase):
     def by(self, said, test):
         return messages.provokers(said, messages.quotes({'test/e2e/a.py': test}))
 
-    def test_words_of_one_message_provoke_this_one(self):
+    def test_a_quote_that_fits_only_one_message_marks_this_message(self):
         said = ['lane %u is closed now', 'lane %u is open now']
         self.assertEqual(list(self.by(said, 'f("lane 3 is closed")')), said[:1])
         self.assertEqual(list(self.by(said, 'f("lane 3 is")')), [])
 
-    def test_a_whole_message_with_values_provokes_the_message(self):
+    def test_a_quoted_message_with_values_marks_its_message(self):
         self.assertEqual(list(self.by(['no lane %s for job %s'], 'f("x: no lane a for job b!")')),
                          ['no lane %s for job %s'])
 
-    def test_each_alternative_of_an_expression_counts(self):
+    def test_each_alternative_of_a_quoted_expression_marks_a_message(self):
         said = ['the first lane', 'the second lane']
         self.assertEqual(sorted(self.by(said, 'f("the first lane|the second lane")')), said)
 
@@ -98,7 +98,7 @@ class Rules(unittest.TestCase):
         golden = {**TREE, messages.GOLDEN: GOLDEN.replace('unit/a.c | the', '!memory | the')}
         self.assertEqual(list(messages.all_have_reasons(messages.Tree(golden))), [])
 
-    def test_a_vague_beginning_is_named(self):
+    def test_a_message_with_a_vague_beginning_is_named(self):
         vague = 'void g(void) { log_warn("it has left the lane"); }'
         self.assertIn('it has left the lane',
                       complaints(messages.none_is_vague, svc__cli__a_c=vague)[0])

@@ -48,7 +48,7 @@ class Pure(unittest.TestCase):
                                     '#include <math.h>\ndouble g(double a) { return log(a); }\n'),
                          [])
 
-    def test_a_call_from_one_member_to_another_passes(self):
+    def test_a_call_between_two_members_of_a_library_is_accepted(self):
         self.assertEqual(self.check('int g(void); int f(void) { return g(); }\n',
                                     'int g(void) { return 1; }\n'), [])
 

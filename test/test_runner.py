@@ -82,11 +82,11 @@ class Counting(unittest.TestCase):
     def test_a_sanitizer_report_at_exit_is_a_failure(self):
         self.assertEqual(counts('1..1\nok 1 - a\n', 1), (1, 1, 0))
 
-    def test_an_early_exit_that_looks_well_is_a_failure(self):
+    def test_an_end_before_the_planned_number_of_cases_is_a_failure(self):
         self.assertEqual(counts('1..4\nok 1 - a\n'), (1, 1, 0))
         self.assertEqual(counts('ok 1 - a\n'), (1, 1, 0))
 
-    def test_a_program_that_was_ended_for_standing_still_is_a_failure(self):
+    def test_a_program_that_was_ended_for_lack_of_progress_is_a_failure(self):
         self.assertEqual(counts('1..2\nok 1 - a\n', -9, ended_for='no progress'), (1, 1, 0))
         self.assertEqual(counts('', -9, ended_for='no progress'), (0, 1, 0))
 
@@ -174,7 +174,7 @@ class Closing(unittest.TestCase):
             summary.close()
         self.assertIn('left behind: plain:p: process 7 x y', said.getvalue().splitlines())
 
-    def test_a_name_that_no_shell_takes_is_repeated_with_its_program(self):
+    def test_a_failure_without_a_plain_case_name_repeats_its_whole_program(self):
         said = '1..3\nnot ok 1 - setUpClass (m.X)\nnot ok 2 - a b {\'seed\': 7}\nok 3 - d\n'
         _, lines = self.run_on({'plain': [(said, 1, '')]})
         again = [line for line in lines if line.startswith('again: ')]
@@ -271,7 +271,7 @@ class Running(unittest.TestCase):
         self.addCleanup(setattr, program, 'SILENT_S', before)
         self.run_all(self.program('spins', SPINS))
         self.assertEqual('no output for 1 s', self.ended['spins'].problem)
-        # a process that still starts may wait for a disk
+        # D: a process that is starting may wait for a disk
         self.assertRegex(self.ended['spins'].stderr, r'thread \d+ \S+: [RD] in ')
 
     def test_a_program_that_is_slow_is_not_ended(self):
@@ -366,7 +366,7 @@ class Running(unittest.TestCase):
         self.assertGreater(max(spins), 0.5)
         self.assertLess(min(sleeps), 0.1)
 
-    def test_a_program_that_wants_the_host_for_itself_has_no_company(self):
+    def test_a_program_that_needs_the_whole_host_runs_alone(self):
         note = ('import os, time; path = "{}"; others = os.listdir(path); '
                 'open(path + "/{}", "w"); time.sleep(0.5); os.unlink(path + "/{}"); '
                 'print("1..1\\nok 1 - a # company:", *others)')
@@ -396,7 +396,7 @@ class Words(unittest.TestCase):
         for word in '8-4', '4-', '-4', 'x':
             self.assertIn(f"'{word}' is no part", self.refused('--long', 'faults', word))
 
-    def test_a_part_may_have_seeds(self):
+    def test_a_range_of_seeds_may_follow_the_name_of_a_part(self):
         self.assertEqual(main.seeds(['faults', '4-8']), (['faults'], '4-8'))
         self.assertEqual(main.seeds(['fuzz', 'pytorch']), (['fuzz', 'pytorch'], None))
 

@@ -98,7 +98,7 @@ class Measures(unittest.TestCase):
     def test_every_measure_is_tested(self):
         self.assertEqual(set(CASES), set(structure.MEASURES.values()))
 
-    def test_a_file_that_grows_a_struct_raises_the_counts_of_its_holders(self):
+    def test_a_struct_that_grows_raises_the_counts_of_structs_that_contain_it(self):
         tree = {'svc/a/x.h': struct('x', 'int a, b'), 'svc/a/y.h': struct('y', 'struct x x')}
         self.assertEqual(counts(structure.fields, tree), {'x': 2, 'y': 2})
         tree['svc/a/x.h'] = struct('x', 'int a, b, c')
@@ -154,7 +154,7 @@ class Calls(unittest.TestCase):
                 'svc/a/z.c': defines('z', 'main')}
         self.assertEqual(list(map(dict, house(tree).calls.values())), [{}, {}, {}])
 
-    def test_two_cycles_that_touch_are_one(self):
+    def test_two_cycles_with_a_common_file_count_as_one(self):
         tree = {**ring('svc/a', ['p', 'q', 'r']), 'svc/a/s.c': defines('s', 'p')}
         tree['svc/a/q.c'] = defines('q', 'r', 's')
         self.assertEqual(counts(structure.cycle, tree), {'svc/a': 4})
@@ -168,7 +168,7 @@ class Headers(unittest.TestCase):
         tree = {header: 'int x(void);\n', source: defines('x'), **(more or {})}
         return sum(counts(structure.declaration, tree).values())
 
-    def test_the_header_of_the_file_or_of_its_room_is_home(self):
+    def test_the_header_of_a_file_or_of_its_room_may_declare_its_functions(self):
         for header in ('svc/a/low/x.h', 'svc/a/low/internal.h', 'svc/a/low/low.h'):
             self.assertEqual(self.strays(header, 'svc/a/low/x.c'), 0, header)
 
@@ -180,7 +180,7 @@ class Headers(unittest.TestCase):
         tree = {'svc/a/x.c': 'void x(void);\n' + defines('x')}
         self.assertEqual(counts(structure.declaration, tree), {})
 
-    def test_a_public_header_is_home_for_its_whole_folder(self):
+    def test_a_public_header_may_declare_functions_of_its_whole_folder(self):
         self.assertEqual(self.strays('client/face.h', 'client/lib/x.c'), 0)
         self.assertEqual(self.strays('client/face.h', 'svc/a/x.c'), 1)
 
@@ -223,7 +223,7 @@ API WIRE(Reply) * build(struct a *a, void (*done)(int))
         self.assertEqual(unit.variables, ['rules'])
         self.assertEqual([tag for tag, _ in unit.structs], ['inner'])
 
-    def test_a_block_for_another_language_opens_nothing(self):
+    def test_the_brace_of_an_extern_c_block_hides_no_declaration(self):
         unit = c_units.Unit('#ifdef __cplusplus\nextern "C" {\n#endif\nint f(void);\n'
                             '#ifdef __cplusplus\n}\n#endif\n')
         self.assertEqual(unit.declared, ['f'])
@@ -232,7 +232,7 @@ API WIRE(Reply) * build(struct a *a, void (*done)(int))
         text = struct('inner', 'int a, b') + 'typedef struct inner alias;\n' + struct('x', *members)
         return structure.fields(house({'svc/a/x.h': text}))['x']
 
-    def test_each_kind_of_field(self):
+    def test_each_kind_of_field_is_counted(self):
         for member, names in {
                 'unsigned long size': ['size'], 'uint64_t a, *b, c[N + 1], d : 3': list('abcd'),
                 'void (*done)(struct s *s, int code)': ['done'], 'const struct inner *p': ['p'],
@@ -263,7 +263,7 @@ folder svc/gone 9
 
 
 class Limits(unittest.TestCase):
-    def test_a_row_wins_over_patterns_and_the_longest_pattern_over_others(self):
+    def test_an_exact_row_overrides_patterns_and_a_longer_pattern_a_shorter_one(self):
         limits = {'*': 20, 'test/*': 45, 'test/tall': 96}
         for path, limit in {'svc': 20, 'test/unit': 45, 'test/tall': 96, 'test': 20}.items():
             self.assertEqual(structure.limit_of(limits, path), limit)

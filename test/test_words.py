@@ -80,7 +80,7 @@ class Limits(unittest.TestCase):
     def tree(self, limits, text=''):
         return {words.LIMITS: limits, 'README.md': text, 'svc/a.md': 'a\n' * 3}
 
-    def test_a_row_of_its_own_wins_over_a_pattern(self):
+    def test_a_row_with_the_exact_path_overrides_a_pattern(self):
         files = self.tree('lines * 1\nlines svc/a.md 3\n')
         self.assertEqual(words.compare(words.lines(files), words.read_limits(files)['lines']),
                          ({}, {}))
@@ -124,7 +124,7 @@ class Drawn(unittest.TestCase):
                 'void b(void)\n{\n    refuse("four; three and two and one");\n}\n')
         self.assertEqual([line for _, line, _ in drawing.messages({'svc/a.c': text})], [7])
 
-    def test_a_rule_has_the_purpose_of_its_room(self):
+    def test_a_drawn_rule_begins_with_the_title_of_its_room(self):
         self.assertEqual(list(drawing.rules(self.FILES)), [
             ('svc/README.md', 3, 'room: svc: the service\n- **A1 One.** Text\n  goes on.')])
 

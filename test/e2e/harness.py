@@ -182,7 +182,8 @@ def finish(child, seconds=WAIT_S, given=None):
 
 
 def run(command, timeout=WAIT_S, input=None, capture_output=False, check=False, **options):
-    """Like subprocess.run(), for a command that ends by itself. `timeout` is used as in until()."""
+    """Like subprocess.run(), for a command that ends by itself. `timeout` has the meaning of
+    `seconds` in until()."""
     if capture_output:
         options.update(stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     if input is not None:

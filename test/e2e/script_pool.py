@@ -1,5 +1,6 @@
-"""A pool of workers over the real wire, in a few lines: joins a site, starts a process for each
-order, and reports its end. The test chooses the command of each job; no message has one."""
+"""A short pool of workers that speaks the real protocol. The pool joins a site, starts a process
+for each order to start a worker, and reports the end of each process. The test chooses the command
+of each job, because no message contains a command."""
 import os
 import select
 import socket
@@ -24,8 +25,8 @@ def varint(value):
 
 
 def message(**fields):
-    """Packs a protobuf message. Fields are named f1, f2, ...; a list is a repeated field, and a
-    tuple of one number has 64 bits."""
+    """Packs a protobuf message. Fields are named f1, f2, ...; a list is a repeated field. A tuple
+    of one number is a field of 64 bits."""
     out = b''
     for name, value in fields.items():
         number = int(name[1:])
@@ -104,7 +105,7 @@ class Pool:
         return reply
 
     def look(self):
-        """Reads all messages that are there."""
+        """Reads all messages that have arrived."""
         while select.select([self.link], [], [], 0)[0]:
             more = self.link.recv(65536)
             if not more:
@@ -134,7 +135,7 @@ class Pool:
         process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE,
                                    stderr=subprocess.PIPE, text=True,
                                    env={**os.environ, **variables})
-        if order.job != 'idle':     # jobs of C workers read their input to its end
+        if order.job != 'idle':     # workers written in C wait for the end of their input
             process.stdin.close()
             process.stdin = None
         self.alive[order.job, order.rank] = order, process

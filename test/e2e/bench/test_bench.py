@@ -25,8 +25,8 @@ FASTEST_S_PER_GIB = 0.005   # no core moves 200 GiB/s
 
 
 class Spent:
-    """Measures wall time and CPU time of all commands since its start. No figure of the bench can
-    be larger than these times."""
+    """Measures wall time and CPU time of all commands since the object was made. No figure of the
+    bench can be larger than these times."""
 
     def __init__(self):
         self.start = self.now()
@@ -259,7 +259,7 @@ class Idle(unittest.TestCase):
         cells = [json.loads(line) for line in answer.stdout.splitlines()[-3:-1]]
         self.assertEqual([c['active'] for c in cells], ['shm', 'tcp'])
         for cell in cells:
-            # a round waits for a lane, but for no timer
+            # a round takes some time, and at most the time of all commands
             self.assertTrue(1 < cell['alone_us_p50'] < 1e6 * spent.wall_s(), cell)
             check_ratio(self, cell['ratio'], cell['among_us_p50'], cell['alone_us_p50'], cell)
 
@@ -336,8 +336,8 @@ class Tables(unittest.TestCase):
         values = {line['name']: line['value'] for line in lines}
         self.assertLess(values['exchange_cpu_s_shm'] * 2 * 2000 * 5 / 1e6, spent.cpu_s())
         self.assertLess(5 / 2 * values['exchange_clock_ms_tcp'] / 1e3, spent.wall_s())
-        # a row has a key of 8 bytes and an entry of the index, in which at most every second slot
-        # is free
+        # Beyond its values, a row has a key of 8 bytes and an index entry. At most half of the
+        # slots of the index are free.
         self.assertGreater(values['row_bytes_beyond'], 16)
         holds = {line['name']: line['holds'] for line in lines}
         self.assertEqual(holds['row_bytes_beyond'], values['row_bytes_beyond'] <= 32)
@@ -352,7 +352,7 @@ class Tables(unittest.TestCase):
                 self.assertEqual(answer.returncode, 1, answer.stdout + answer.stderr)
                 self.assertTrue(any(line['wrong'] for line in self.lines(answer)))
 
-    def test_another_part_is_refused(self):
+    def test_an_unknown_part_is_refused(self):
         answer = bench('tables', '--part', 'all')
         self.assertEqual(answer.returncode, 2)
         self.assertIn("--part: apply, exchange, memory, latency or ahead, not 'all'",
@@ -421,15 +421,16 @@ class Budget(unittest.TestCase):
         # Each MiB read from a socket takes at least one system call, and each MiB written to a
         # socket does, too.
         self.assertGreater(tcp, 2 * rounds_per_gib, cells)
-        # A lane that finds the next announcement in its memory does not sleep. In a short run a
-        # lane may never sleep.
+        # A lane that finds the next announcement in its memory does not sleep. In a short cell this
+        # can hold in every round, so only the sum over all cells is tested.
         self.assertGreater(sum(cell['lane_wakes_per_gib'] for cell in cells), 0, cells)
         self.check_memory(cells, rounds_per_gib / 2)
 
     def check_memory(self, cells, most):
-        """Control threads may allocate memory sometimes, the more often the longer the rounds take,
-        and the allocator may return pages to the kernel. A mistake in the data path would cause
-        such calls in every round, also in the further runs."""
+        """Checks that rounds cause few calls for memory. Control threads sometimes allocate memory,
+        more often if rounds take longer, and the allocator may return pages to the kernel.
+        Therefore the bench may run again. A mistake in the data path would cause such calls in
+        every round of each run."""
         def is_small(cells):
             shm = max(cells[0][f'{name}_memory_calls_per_gib'] for name in ('lane', 'worker'))
             every = max(cell[f'{name}_allocations_per_gib'] for cell in cells

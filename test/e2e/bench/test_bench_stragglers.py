@@ -63,7 +63,7 @@ class Stragglers(unittest.TestCase):
         self.assertEqual((answer.returncode, answer.stdout), (1, ''), answer.stderr)
         self.assertIn('no such policy is run beside such an injector', answer.stderr)
 
-    def test_stop_the_world_fails_where_the_lane_cannot_be_taken_out(self):
+    def test_stop_the_world_fails_if_the_lane_cannot_be_drained(self):
         with tempfile.TemporaryDirectory() as name:
             folder = pathlib.Path(name)
             shutil.copy(BENCH, folder / 'gradpool-bench')

@@ -50,11 +50,11 @@ class Demo(unittest.TestCase):
         self.expect((), 12, ('tasks move', 'is killed', 'a worker joins'))
         self.assertIn('cores', page.read_text())
 
-    def test_over_tcp(self):
+    def test_all_checks_pass_over_tcp(self):
         self.expect(('--transport', 'tcp'), 12, ('tasks move', 'is killed', 'a worker joins'))
 
     @unittest.skipUnless(os.geteuid() == 0, 'needs root, for network namespaces')
-    def test_on_three_nodes_with_a_link_that_is_cut(self):
+    def test_all_checks_pass_on_three_nodes_with_a_link_that_is_cut(self):
         self.expect(('--nodes', '3'), 7, ('a link cut',))
 
 

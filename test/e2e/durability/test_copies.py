@@ -122,8 +122,8 @@ def rank_updates(rank, workers):
 
 
 class Case(members.Case):
-    # The coordinator does not restart an aggregator that has died five times in a minute at once,
-    # so the test starts several aggregators.
+    # If an aggregator has died five times in a minute, the coordinator delays its restart. So the
+    # test starts several aggregators.
     AGGREGATORS = 4
 
     def start(self, rank, transport, most=members.WORKERS, late=True):

@@ -1,6 +1,6 @@
 """Tests parameters and moments after processes die. After a restore from a snapshot, training
-continues with the bits of uninterrupted training. Both ranks are in this process. A call that
-blocks until all ranks have called runs in one thread for each rank."""
+continues with the bits of uninterrupted training. Both ranks are in this process. Calls that wait
+for the same call of all ranks run in one thread for each rank."""
 import concurrent.futures
 import contextlib
 import errno
@@ -191,7 +191,7 @@ class ByOperator(Case):
             steps += 1
             if steps == 90:
                 with self.beginning:
-                    if not self.is_killed:  # without a lane the first values cannot be broadcast
+                    if not self.is_killed:  # a broadcast of the first values needs a lane
                         self.begin_again()
                         steps = 0
         return list(errors.values())
@@ -260,8 +260,8 @@ class ByOperator(Case):
         self.go_on_from_it('tcp')
 
     def declare_apart(self, first):
-        """Trains two tensors whose parameters show the iteration. `first` runs before the training
-        with each rank's (job, tensors, values)."""
+        """Declares two tensors whose values show the number of iterations. `first` runs before the
+        training with each rank's (job, tensors, values)."""
         self.serve('--scale', 'off', aggregators=2)
         self.clients = [gradpool.connect(self.service.endpoint) for _ in range(rules.WORKERS)]
         self.jobs = [client.join('apart', rank, rules.WORKERS) for rank, client in
@@ -349,7 +349,7 @@ class ByOperator(Case):
             self.declare_one(job, tensors, values[1], 'at times')
         self.declare_apart(first)
 
-    def test_a_tensor_that_is_updated_in_some_iterations_only_has_none(self):
+    def test_a_snapshot_is_refused_if_a_tensor_is_updated_only_in_some_iterations(self):
         self.declare_two()
         with self.iterating(lambda job, tensors, values, number:
                             self.update_both(job, tensors[:1 + number % 2], values, number)):

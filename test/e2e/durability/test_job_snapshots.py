@@ -165,7 +165,8 @@ class JobSnapshots(unittest.TestCase):
                 call(self.jobs[rank], rank)
 
     def test_a_rank_that_was_late_spoils_no_later_snapshot(self):
-        # deadline of a late call in ms; every other call ends earlier, even on a busy host
+        # timeout_ms: only calls that wait for a missing rank reach this deadline, even on a busy
+        # host
         self.join(0, 1, 2, timeout_ms=5000)
         self.begin()
         self.step(-1)

@@ -23,7 +23,7 @@ from harness import until
 NAMES, WAIT_MS = durability.NAMES, durability.WAIT_MS
 TIMES = 8 if os.environ.get('GRADPOOL_TEST_LONG') else 3
 COMPUTES_S = 0.02               # time of a worker's step, in seconds
-# The coordinator does not restart an aggregator that has died five times in a minute at once.
+# If an aggregator has died five times in a minute, the coordinator delays its restart.
 TIMES_ALL = min(TIMES, 4)
 setUpModule = durability.setUpModule
 
@@ -122,7 +122,7 @@ class Replicas(Case):
         self.serve(aggregators=2)
         self.train_while(self.kill_when_copied, 'tcp', TIMES)
 
-    def test_a_killed_holder_changes_no_result(self):
+    def test_a_killed_replica_holder_changes_no_result(self):
         self.serve('--durability', 'replica', aggregators=3)
 
         def harm():
@@ -130,7 +130,7 @@ class Replicas(Case):
             self.kill(self.random.choice(self.service.pids()))
         self.train_while(harm, 'shm', TIMES, 'momentum')
 
-    def test_a_holder_that_is_stopped_is_replaced(self):
+    def test_a_stopped_replica_holder_is_replaced(self):
         self.serve('--aggregator-timeout', '3', aggregators=3)
 
         def harm():

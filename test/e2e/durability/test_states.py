@@ -86,7 +86,7 @@ class States(python_case.Case):
         jobs[0].declare('unset', 5, rule='adam')
         self.assertEqual(self.read(0, tensors[0]), [(1, {-1}, {1})])
 
-    def test_saved_restored_and_counted_on_also_after_a_lane_has_died(self):
+    def test_saved_states_are_restored_and_steps_are_counted_on_after_a_lane_s_death(self):
         jobs, tensors = self.begin(durability='worker')
         saved = zeros(arrays=2)
         self.wait([states.save(jobs[0], tensors[0], RULE, saved),
@@ -106,7 +106,7 @@ class States(python_case.Case):
         self.wait([self.push(0), self.push(1)])
         self.assertEqual(self.read(0), [(2, {-2.5}, {1.5}), (2, {5.5}, {1.5})])
 
-    def test_steps_that_are_named_count(self):
+    def test_steps_passed_to_a_restore_become_the_number_of_steps(self):
         jobs, tensors = self.begin()
         given = zeros(arrays=2)
         given[SIZE:] = 4
@@ -114,7 +114,7 @@ class States(python_case.Case):
                    states.restore(jobs[1], tensors[1], RULE, parameters=zeros(), steps=9)])
         self.assertEqual(self.read(1, tensors[1]), [(9, {0}, {4})])
 
-    def test_a_root_that_came_late_cannot_count_on(self):
+    def test_a_late_root_cannot_restore_without_a_number_of_steps(self):
         jobs, tensors = self.begin(on_worker_loss='continue')
         jobs[0].leave()
         late = self.client.join(jobs[0].name, 0, 2, on_worker_loss='continue')
@@ -148,8 +148,9 @@ class States(python_case.Case):
         with self.raises(gradpool.Mismatch, 'root 2 is no rank of a job of 2'):
             states.restore(jobs[0], tensors[0], RULE, parameters=zeros(), root=2)
 
-    def test_a_job_that_is_left_ends_a_read(self):
-        """the job leaves during a read that the service does not answer"""
+    def test_a_leave_of_the_job_ends_a_read(self):
+        """Rank 0 leaves the job while one of its threads waits for a read. The service is stopped,
+        so it does not answer the read."""
         self.begin()
         found = []
 
@@ -177,7 +178,7 @@ class Sums(unittest.TestCase):
     def sum_of(self, values):
         return states.Sum([values.nbytes]).over([values.ctypes.data])
 
-    def test_each_word_that_changes_or_changes_places_shows(self):
+    def test_each_changed_or_exchanged_value_changes_the_checksum(self):
         for elements in (1, 15, 16, 17, 100):
             values = numpy.arange(1, elements + 1, dtype=numpy.float32)
             found = {self.sum_of(values)}

@@ -27,7 +27,7 @@ class Alone(Service):
 
 
 class Moved(unittest.TestCase):
-    """The host name of the coordinator is `pool`. The test changes its address."""
+    """The host name of the coordinator is `pool`. The test changes the address of this name."""
 
     def setUp(self):
         self.service = Alone()
@@ -127,8 +127,9 @@ class Forgotten(unittest.TestCase):
                                        environment={'GRADPOOL_LOG_LEVEL': 'info'})
         for worker in workers:
             worker.wait_for('round ')
-        # Drops both directions of connections to lanes. On other connections it drops only packets
-        # sent by these workers.
+        # Drops packets that arrive at worker 0 from lanes, and packets that arrive at lanes from
+        # any worker. So worker 0's connections lose both directions, and those of other workers
+        # lose one.
         self.forget(workers[0].pid)
         self.forget(self.aggregator, 'local')
         workers[0].wait_for('stopped answering')

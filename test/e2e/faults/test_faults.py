@@ -101,7 +101,8 @@ class Faults(unittest.TestCase):
         for worker in workers[:2]:
             self.assertEqual(worker.wait(), 1)
             self.assertLess(watch.seconds(), 2.0)
-        # on a busy host the other survivor may first receive the end of the first survivor
+        # one survivor names rank 2; on a busy host the other one may name the first survivor, which
+        # has ended
         texts = [worker.text() for worker in workers[:2]]
         self.assertTrue(any('rank 2 of job' in text for text in texts), texts)
         for text, other in zip(texts, (1, 0)):
@@ -295,7 +296,7 @@ class Faults(unittest.TestCase):
         self.assertIsNone(workers[0].child.poll())
         self.service.await_pids(pids)
 
-    def test_a_silent_peer_is_no_harm(self):
+    def test_a_silent_peer_delays_no_job(self):
         host, port = self.service.endpoint.removeprefix('gradpool://').rsplit(':', 1)
         with socket.create_connection((host, int(port)), WAIT_S):
             self.check_other_job()

@@ -57,7 +57,7 @@ class Liveness(unittest.TestCase):
         self.replaced(pid)
         self.finish(workers)
 
-    def test_a_lane_that_is_stuck_is_a_hung_aggregator_over_tcp(self):
+    def test_an_aggregator_with_a_stuck_lane_is_killed_and_replaced_over_tcp(self):
         workers = self.start('--transport', 'tcp')
         pid = self.service.pids()[0]
         lane, = (int(t.name) for t in pathlib.Path(f'/proc/{pid}/task').iterdir()

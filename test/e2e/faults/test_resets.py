@@ -134,7 +134,8 @@ class Resets(unittest.TestCase):
 
     def test_a_lane_that_refuses_connections_for_a_while_is_tried_again(self):
         workers = self.training('closed', 2, '--elements', 100000)
-        # os.dup(), because socket.dup() would make the socket blocking for the aggregator, too
+        # Uses os.dup(): socket.dup() would make the socket blocking, and the aggregator shares this
+        # setting.
         doors = [socket.socket(fileno=os.dup(door.fileno())) for port in self.ports
                  for door in connections(self.aggregator, port, 'local', LISTENING)]
         self.assertEqual(len(doors), len(self.ports))
@@ -176,7 +177,7 @@ class Resets(unittest.TestCase):
         jobs = self.join('large')
         tensors = [job.declare('w', LARGE) for job in jobs]
         self.finish(*self.push(jobs, tensors, LARGE, 0))
-        for i, part in enumerate((1, 3, 6)):    # part of the bytes of both directions, in eighths
+        for i, part in enumerate((1, 3, 6)):    # eighths of the bytes after which the reset comes
             before = received_bytes()
             pushed = self.push(jobs, tensors, LARGE, 1 + i)
             deadline = time.monotonic() + WAIT_MS / 1000
@@ -231,7 +232,7 @@ class Resets(unittest.TestCase):
         watch = progress.Stopwatch()
         os.kill(int(children.split()[0]), signal.SIGKILL)
         self.assertEqual(first.wait(), 1)
-        # after a disconnection by the lane this would take 10 s
+        # if only the lane had noticed the end, rank 0 would get the error after 10 s
         self.assertLess(watch.seconds(), 5)
         self.assertIn('rank 1 of job killed', first.text())
 

@@ -1,6 +1,6 @@
-"""Makes a worker's host silent. Its workers are lost within seconds, and their jobs fail or
-continue without them. A worker that is only stopped remains in its job. Prints the times. Their
-limits leave a margin for a machine that is busy with other tests."""
+"""Makes a worker's host silent. The workers of this host are lost within seconds, and their jobs
+fail or continue without them. A worker that is only stopped remains in its job. Prints the times.
+The limits of these times leave a margin for a machine that is busy with other tests."""
 import json
 import os
 import pathlib
@@ -19,7 +19,7 @@ from harness import Process, finish_training, until
 
 SILENCE_S = 2.0 + 0.5  # --worker-timeout, and the interval of the check
 BUSY = 3               # factor for a busy machine
-STOPPED_S = 16         # time longer than the time after which a job with a dead connection fails
+STOPPED_S = 16         # a job with a dead connection would fail earlier
 ELEMENTS = 300000
 # deadline of calls: a rank that is cut off waits until its host is reachable again
 WAIT_MS = 600000

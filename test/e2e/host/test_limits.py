@@ -60,25 +60,25 @@ class Limits(unittest.TestCase):
         self.assertIn('done', lines[-1:])
         self.assertNotEqual(lines[0], 'done')
 
-    def test_open_files_of_a_worker(self):
+    def test_too_few_open_files_of_a_worker_name_the_limit(self):
         for transport in 'shm', 'tcp':
             self.check(self.told('NOFILE', *range(18), 40, GRADPOOL_TRANSPORT=transport),
                        'open files (RLIMIT_NOFILE)', 'ulimit -n')
 
-    def test_memory_of_a_worker(self):
+    def test_too_little_memory_of_a_worker_names_the_limit(self):
         self.check(self.told('AS', 1 << 20, 1 << 34), 'RLIMIT_AS) is ', 'ulimit -v')
 
     def test_the_limit_of_file_sizes_holds_for_shared_memory(self):
         self.check(self.told('FSIZE', 1 << 10, 1 << 20, 1 << 30), 'RLIMIT_FSIZE) is ', 'ulimit -f')
 
-    def test_threads_of_a_worker(self):
+    def test_too_few_threads_of_a_worker_name_the_limit(self):
         if os.getuid() != 0:
             self.skipTest('the limit of threads does not hold for the user that runs the tests')
         line, = self.told('NPROC', 0)
         self.assertIn('RLIMIT_NPROC) is 0', line)
         self.assertIn('ulimit -u', line)
 
-    def test_the_size_of_the_file_of_a_service(self):
+    def test_too_small_files_of_a_service_name_the_limit(self):
         with tempfile.TemporaryDirectory(prefix='gradpool-limits-') as folder:
             serve = Process(['prlimit', '--fsize=1000', GRADPOOL, 'serve', '--state-dir',
                              f'{folder}/state', '--listen', 'gradpool://127.0.0.1:0'],

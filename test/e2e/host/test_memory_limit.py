@@ -22,8 +22,8 @@ ROOT = pathlib.Path('/sys/fs/cgroup/memory')
 IS_LONG = bool(os.environ.get('GRADPOOL_TEST_LONG'))
 ELEMENTS = ((1 << 30) if IS_LONG else (64 << 20)) // 4
 LIMITS_MIB = (256, 64) if IS_LONG else (64,)
-# memory in MiB that libfabric uses for a lane's first connection: 6 here, 23 with the defaults of
-# libfabric 2.1
+# Limit in MiB on the memory that libfabric uses for a lane's first connection. It uses 6 MiB here;
+# libfabric 2.1 with its defaults would use 23.
 CONNECTION_MIB = 12
 JOBS = 4
 HOLES = """
@@ -128,8 +128,8 @@ class Limit(unittest.TestCase):
         self.train(LIMITS_MIB[-1], *self.without_userfaultfd())
 
     def punch(self, *before):
-        """The pages of shared memory count for the worker. If a lane's access would add a page, the
-        worker gets an error."""
+        """A worker returns the pages of its shared memory to the kernel. An access of a lane must
+        not add pages to the service; the worker gets an error instead."""
         service = self.serve(64, *before)
         done = harness.run([sys.executable, '-c', HOLES], capture_output=True, text=True,
                            env={**os.environ, 'GRADPOOL_ENDPOINT': service.endpoint,

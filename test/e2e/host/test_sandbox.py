@@ -74,7 +74,7 @@ class Sandbox(unittest.TestCase):
         self.pushes(service)
         self.assertEqual(service.stop(), 0)
 
-    def test_doctor_names_the_calls(self):
+    def test_doctor_names_the_refused_calls(self):
         for call, check in ('memfd_create', 'memfd'), ('pidfd_open', 'pidfd'):
             said = subprocess.run([*without(call), GRADPOOL, 'doctor'], capture_output=True,
                                   text=True).stdout

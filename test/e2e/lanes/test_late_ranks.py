@@ -140,9 +140,10 @@ class LateRanks(unittest.TestCase):
                  f'{sum(len(rank.pushes()) for rank in self.ranks[2:])} pushes of late ranks')
 
     def compare(self, control, stops):
-        """Checks that rounds continue while the late rank is stopped. Other processes use the cores
-        at any time, so stops are compared with the slower of the times before and between them. The
-        durations are printed only: the next case has a limit without a time."""
+        """Checks that rounds continue while the late rank is stopped. Other processes may use the
+        cores at any time. So the rate during stops is compared with the rate before the stops or
+        between them, whichever is lower. Durations are only printed; the next case tests without
+        times."""
         calm = self.rounds_between(*control)
         busy = self.rounds_between(stops[0][0], stops[-1][1])
         between = [(before[1], after[0]) for before, after in zip(stops, stops[1:])]

@@ -133,7 +133,7 @@ class Rows(Files):
             thread.start()
         clocks = []
         try:
-            # the job may not have run between two exports
+            # on a busy host the job sometimes ends no clock between two exports
             while len(clocks) < 5 or clocks[-1] == clocks[0] and not failures:
                 self.ask('export', 'live')
                 rows, header = rows_of_file(self.path, SGD_BYTES)
@@ -285,7 +285,7 @@ class Refusals(Files):
         self.ask('import', 'source', 1, 'rows already; import before the first push')
         self.train([2])
 
-    def test_what_does_not_exist_is_named(self):
+    def test_a_missing_table_job_or_file_is_named(self):
         answer = self.service.ask('table', 'export', 'source', 'items', str(self.path))
         self.assertEqual(answer.returncode, 3, answer)
         self.assertIn("job source has no table 'items'; see `gradpool table list source`",

@@ -1,5 +1,6 @@
-"""Tests tables with a real service. With any number of ranks and lanes, all rows must have the bits
-of a replay in the workers. After a death or a refusal every rank must get an error."""
+"""Tests tables with a real service. Each worker replays the pushes of all ranks. With any number of
+ranks and lanes, all rows must have the bits of this replay. After a death or a refusal every rank
+must get an error."""
 import os
 import pathlib
 import re
@@ -14,7 +15,7 @@ from harness import Service, until
 TOOLS = harness.BUILD / 'test' / 'e2e'
 EXAMPLE = harness.BUILD / 'client' / 'gradpool-table-example'
 ENDS_S = 60
-MANY = 10 ** 6  # number of clocks for which no test waits
+MANY = 10 ** 6  # number of clocks that no test reaches
 
 
 class Tables(unittest.TestCase):

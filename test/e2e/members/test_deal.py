@@ -114,8 +114,8 @@ class Steps(unittest.TestCase):
         self.assertEqual(set(used.values()), {1})
 
     def check_ranks(self, *expected):
-        """Checks that the expected sets of ranks have shares of the steps, one set after the other,
-        each for some steps."""
+        """Checks that exactly these sets of ranks have shares of the steps, in this order. Each set
+        has shares for some consecutive steps."""
         steps = sorted(self.steps().items())
         of_steps = [sorted(line[0] for line in lines if line[5]) for _, lines in steps]
         found = [present for present, _ in itertools.groupby(filter(None, of_steps))]
@@ -161,7 +161,7 @@ class Changes(Steps):
 
     def leave_early(self, samples):
         """Trains with three ranks until the last one leaves with an open record. Returns the time
-        of the leave in ms; None: the record was complete before."""
+        of the leave in ms. None: the record was already complete."""
         self.logs.clear()
         slow, hurried = {'ELASTIC_WORKER_RESTS': '10'}, {'ELASTIC_WORKER_HURRIES': '1'}
         how = ([(5, 2, 0)], slow), ([], slow), ([], hurried)
@@ -184,7 +184,7 @@ class Changes(Steps):
         self.assertLess(statistics.quantiles(early, n=4)[0], 1000)
 
     def test_steps_do_not_wait_for_late_workers(self):
-        how = {'samples': 200, 'epochs': 10 ** 6}   # number of epochs larger than the test trains
+        how = {'samples': 200, 'epochs': 10 ** 6}   # the test ends before this number of epochs
         for rank, resizes in enumerate(([(20, 3, 0)], [])):
             self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)
         late = self.start(2, 'shm', 2, 3, 0, **how)
@@ -194,8 +194,8 @@ class Changes(Steps):
         self.check_whole_epochs(used, 200)
 
     def prepare(self, transport):
-        """Starts a late worker that declares and prepares its first step. Returns the logs of ranks
-        0 and 2, and the file that ends the preparation."""
+        """Starts a late worker that declares its tensors and prepares its first step. Returns the
+        logs of ranks 0 and 2, and the file that ends the preparation."""
         go = self.folder / 'go'
         how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
         logs = [self.start(rank, transport, 2, 3, 0, resizes=resizes, **how)
@@ -239,8 +239,8 @@ class Changes(Steps):
 
     def start_with_late(self, line, **waits):
         """Starts a training of 5000 steps that grows, and then its late worker. Returns both logs.
-        Rank 0 is stopped until the late worker has written `line`: otherwise the training might
-        end before."""
+        Rank 0 is stopped until the late worker has written `line`: otherwise the training might end
+        before this line."""
         how = {'samples': 40000, 'epochs': 1}
         log = self.start(0, 'shm', 1, 2, 0, resizes=[(20, 2, 2)], **how)
         self.service.serve.wait_for('is resized to 2 workers')
@@ -308,7 +308,7 @@ class Losses(Steps):
         self.lose(0, 3)
 
 
-    def test_a_worker_comes_while_another_dies(self):
+    def test_a_worker_joins_while_another_one_dies(self):
         how = {'samples': 200, 'epochs': 10 ** 6, 'continues': 1}
         for rank, resizes in enumerate(([(20, 3, 0)], [])):
             log = self.start(rank, 'shm', 2, 3, 0, resizes=resizes, **how)

@@ -1,5 +1,5 @@
-"""Tests gradpool run --workers-max: a pool with one job. Workers are real processes; most train a
-deal (test_deal.py)."""
+"""Tests gradpool run --workers-max: a pool with one job. Workers are real processes. Most of them
+train on the samples of a deal, as in test_deal.py."""
 import contextlib
 import os
 import pathlib
@@ -114,7 +114,7 @@ class Scripts(unittest.TestCase):
             self.assertEqual(victim.read_text(), 'data\n', name)
             (place / name).unlink(missing_ok=True)
 
-    def test_a_worker_knows_its_place(self):
+    def test_a_worker_gets_its_rank_job_and_endpoint_in_variables(self):
         names = ('RANK', 'GRADPOOL_RANK', 'GRADPOOL_SIZE', 'GRADPOOL_WORKERS_MAX', 'GRADPOOL_JOB',
                  'GRADPOOL_ENDPOINT')
         show = 'echo ' + ' '.join(f'${name}' for name in names)
@@ -146,8 +146,8 @@ class Scripts(unittest.TestCase):
         self.assertEqual(pool.carriers(), {})
 
     def test_no_process_outlives_its_worker(self):
-        # processes in the session of the worker, one of them without the cookie, and two in
-        # sessions of their own, one of which has lost its parent
+        # The script starts two processes in the worker's session; one of them lacks the cookie. It
+        # starts two more in sessions of their own; one of these has lost its parent.
         script = ('sleep 5000 & env -i sleep 5000 & setsid sleep 5000 & '
                   'setsid sh -c "setsid sleep 5000 &" & echo $$ >&2; exec sleep 5000')
         pool = self.pool('--workers', 1, 'sh', '-c', script)
@@ -291,7 +291,7 @@ class Scripts(unittest.TestCase):
 
 
 class Jobs(Steps):
-    """Tests workers of a deal, which join and leave while they train."""
+    """Tests workers that train on the samples of a deal, and join and leave meanwhile."""
 
     def setUp(self):
         super().setUp()
@@ -357,7 +357,8 @@ class Jobs(Steps):
             self.await_text(rank, 'leaves', pool)
         until(lambda: set(pool.carriers()) == set(self.texts(0)), 'one worker runs', process=pool)
         self.resize(2)
-        self.await_text(1, 'carries', pool, count=2)    # the first process has carried to 2 and 3
+        # rank 1's first line is from the resize to 4 workers
+        self.await_text(1, 'carries', pool, count=2)
         text = self.finish(pool)
         self.assertIn('job deal: 4 workers, from 2', text)
         self.assertIn('job deal: 2 workers, from 1', text)
@@ -439,7 +440,7 @@ class Jobs(Steps):
         self.finish(second)
         self.check_all()
 
-    def test_adopted_workers_that_die_at_once_have_not_trained(self):
+    def test_adopted_workers_that_die_at_once_are_started_again(self):
         pool = self.pool()
         self.await_steps((0, 1), pool)
         pool.kill()
@@ -453,7 +454,7 @@ class Jobs(Steps):
         second.signal(signal.SIGTERM)
         self.assertEqual(second.wait(), 143)
 
-    def test_a_second_pool_with_the_same_job_does_not_take_its_steps_for_its_own(self):
+    def test_a_pool_does_not_count_the_steps_of_another_pool_with_the_same_job(self):
         first = self.pool()
         self.await_steps((0, 1), first)
         (self.folder / 'other').mkdir()
@@ -519,7 +520,7 @@ class Jobs(Steps):
         pool.signal(signal.SIGTERM)
         self.assertEqual(pool.wait(), 143)
 
-    def test_a_size_above_the_largest_number_is_told(self):
+    def test_a_resize_above_workers_max_is_logged(self):
         worker = ' '.join(map(str, (TOOLS / 'elastic_worker', '$RANK 2 3', SAMPLES, BATCH, EPOCHS,
                                     0, 1, self.folder / 'log.$RANK.0')))
         pool = Pool(self.folder, '--job', 'deal', '--workers', 2, '--workers-max', 2,

@@ -46,8 +46,8 @@ def rank_trains_again_and_again(rank, workers):
 
 
 def rank_trains_again_beside_another_user(rank, workers):
-    """Runs in a process that already has an attached model: its job continues, and is not joined
-    a second time."""
+    """Runs in a process that already has an attached model. The job of this model continues: the
+    process does not join it again."""
     from gradpool._process import membership
     other = membership.join(None, None, rank, workers)
     totals = [sum_by_horovods_calls(rank, workers, 'x') for _ in range(5)]
@@ -85,7 +85,7 @@ class Rejoin(unittest.TestCase):
         with tempfile.TemporaryDirectory(prefix='gradpool-rejoin-') as folder:
             return ranks.run_ranks(function, workers, TEST_FOLDER=folder, **environment)
 
-    def test_a_fresh_rank_meets_a_rank_that_has_trained_before(self):
+    def test_a_new_rank_trains_with_a_rank_that_has_trained_before(self):
         self.assertEqual(self.run_ranks('rank_zero_has_trained_before', 2, GRADPOOL_JOB='pool'),
                          [3.0, 3.0])
 
@@ -93,12 +93,12 @@ class Rejoin(unittest.TestCase):
         self.assertEqual(self.run_ranks('rank_trains_again_and_again', 3, GRADPOOL_JOB='turns'),
                          [[6.0] * 5] * 3)
 
-    def test_a_job_that_something_else_of_the_process_uses_goes_on(self):
+    def test_a_job_with_another_user_in_the_process_continues(self):
         self.assertEqual(
             self.run_ranks('rank_trains_again_beside_another_user', 2, GRADPOOL_JOB='shared'),
             [[3.0] * 5] * 2)
 
-    def test_a_fresh_rank_meets_a_rank_that_had_a_default_group_before(self):
+    def test_a_new_rank_trains_with_a_rank_that_had_a_default_group_before(self):
         self.assertEqual(
             self.run_ranks('rank_zero_had_a_group_before', 3, GRADPOOL_JOB='groups'),
             [[6.0, 4.0], [6.0, 2.0], [6.0, 4.0]])

@@ -214,7 +214,7 @@ class Shared(SitePools):
         self.assertEqual(first.wait(), 143)
         self.await_held('twice', 0, first)
 
-    def test_a_start_that_a_shrink_overtakes_is_no_failure(self):
+    def test_a_worker_that_has_to_leave_before_it_has_joined_is_no_failure(self):
         waits = f'while [ $RANK = 2 ] && [ ! -e {self.folder}/go ]; do sleep 0.05; done; exec "$@"'
         pool = self.trains('late', 3, before=('sh', '-c', waits, 'sh'), workers=2)
         until(lambda: self.joined('late') == [0, 1], 'two workers have joined', process=pool)

@@ -44,7 +44,7 @@ class CommandLine(unittest.TestCase):
             for line in text.split('Examples:\n')[1].split('\n\n')[0].splitlines():
                 self.assertRegex(line, '^  gradpool ', text)
 
-    def test_help_has_a_help(self):
+    def test_help_of_help_prints_the_general_help(self):
         for command in (('help', '--help'), ('help', 'help'), ('help', '-h')):
             self.assertEqual(run(*command).stdout, run('help').stdout)
             self.assertEqual(run(*command).returncode, 0)
@@ -133,7 +133,7 @@ class CommandLine(unittest.TestCase):
             self.assertEqual(answer.returncode, 2, (option, value))
             self.assertIn(words, answer.stderr)
 
-    def test_a_service_that_is_no_endpoint_is_a_mistake(self):
+    def test_an_invalid_endpoint_is_exit_code_2(self):
         for command in ('status', 'jobs'):
             self.assertEqual(run(command, '--endpoint', 'http://x').returncode, 2)
 
@@ -353,7 +353,7 @@ class OwnServices(unittest.TestCase):
         self.assertEqual(joined.wait(), 0)
 
     def test_an_aggregator_that_ends_hands_its_jobs_on_first(self):
-        # on a busy host an aggregator may not run for longer than the default timeout
+        # on a busy host an aggregator can pause for longer than the default timeout
         service = self.service('--aggregator-timeout', '30', aggregators=0)
         there = service.endpoint.removeprefix('gradpool://')
         joined = []
@@ -368,7 +368,7 @@ class OwnServices(unittest.TestCase):
         joined[0].signal(signal.SIGHUP)     # the aggregator's tasks move before it ends
         self.assertEqual(joined[0].wait(), 0)
         self.assertIn('moved, epoch 2', service.serve.text())
-        # without another aggregator, the leaving aggregator waits until its jobs end
+        # the last aggregator that leaves waits until its jobs end
         joined[1].signal(signal.SIGTERM)
         joined[1].wait_for('this aggregator begins to end')
         joined[1].signal(signal.SIGINT)

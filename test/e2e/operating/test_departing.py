@@ -26,8 +26,8 @@ MOVES = 'their tasks move to others first'
 class Case(leaving.Case):
     def serve(self, *options, before=None):
         """Starts a service with one local aggregator. Later aggregators, joined by by_hand(),
-        count as aggregators of other hosts. On a busy host such an aggregator may not run for
-        longer than the default timeout."""
+        count as aggregators of other hosts. On a busy host such an aggregator can pause for longer
+        than the default timeout."""
         self.service = harness.Service('--aggregator-timeout', '30', *options, aggregators=1,
                                        before=harness.container() if before is None else before)
         self.addCleanup(self.service.end)

@@ -46,7 +46,7 @@ class Case(unittest.TestCase):
 
 
 class Host(Case):
-    def test_each_side_of_the_host_is_looked_at_and_all_is_well(self):
+    def test_no_check_of_a_healthy_host_fails(self):
         checks = self.doctor()
         self.assertEqual(list(checks), [*HOST, 'endpoint'])
         self.finds(checks['endpoint'], 'warn', 'no service was checked, because none was named',
@@ -144,7 +144,7 @@ class OfService(Case):
         return self.doctor('--endpoint', endpoint or self.service.endpoint, code=code,
                            environment=environment)
 
-    def test_over_the_unix_socket_all_is_well(self):
+    def test_over_the_unix_socket_all_checks_of_a_service_succeed(self):
         checks = self.look(endpoint=f'unix:{self.service.state}/control.sock')
         self.assertEqual(list(checks), [*HOST, 'endpoint', 'key', 'protocol', 'lanes'])
         self.finds(checks['key'], 'ok', 'the service requires no key')

@@ -110,7 +110,7 @@ class Doors(unittest.TestCase):
                   lambda: f'back: {said}', process=service.serve)
         self.assertNotIn('drained', other.serve.text())
 
-    def test_the_socket_comes_first_where_nothing_else_lets_the_user_in(self):
+    def test_the_socket_is_used_first_if_tcp_needs_a_key(self):
         service = self.service('--require-tls', aggregators=1)
         known = {'GRADPOOL_STATE_DIR': str(service.state)}
         until(lambda: loopback(service, 'status', environment=known).returncode == 0,
@@ -139,7 +139,7 @@ class Doors(unittest.TestCase):
         self.assertEqual((answer.stdout, answer.returncode), ('no lane there was drained\n', 0))
         finish_training(worker)
 
-    def test_jobs_of_this_host_need_a_key_from_the_first_tenant_on_and_go_on_without(self):
+    def test_after_the_first_tenant_new_jobs_need_a_key_and_old_jobs_continue(self):
         service = self.service(aggregators=1)
         old = service.worker('old', 0, 1, '--rounds', '1000000', '--compute-ms', '3', '--verbose',
                              environment={'GRADPOOL_LOG_LEVEL': 'info'})
@@ -202,7 +202,7 @@ class Doors(unittest.TestCase):
                                  group=NOBODY, extra_groups=[])
             self.assertIn(b'Permission denied', answer.stderr, name)
 
-    def test_a_group_that_is_none_is_named(self):
+    def test_a_missing_group_of_operators_is_named(self):
         folder = pathlib.Path(self.service(aggregators=0).folder)
         serve = Process([GRADPOOL, 'serve', '--operators', 'no-such', '--state-dir', folder / 's',
                          '--listen', 'gradpool://127.0.0.1:0'], folder, 'groupless')

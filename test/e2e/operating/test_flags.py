@@ -55,7 +55,7 @@ class Flags(unittest.TestCase):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         self.assertIn('GRADPOOL_LOG_LEVEL=loud: expected error, warn,', answer.stderr)
 
-    def test_drain_drains(self):
+    def test_drain_ignores_the_former_variable_of_undo(self):
         answer = ask(self.service, 'drain', 'lane', str(self.lanes[0]))
         self.expect_one_line(answer)
         # a line of text, not JSON, and nothing was undone

@@ -1,6 +1,7 @@
-"""Tests the result of `meson install`. The installation must have exactly these files. A service, a
-C program and a Python program must work with these files alone. The files are staged in another
-folder than the configured one, so the programs must find each other by their own paths."""
+"""Tests the result of `meson install`. The installation must have exactly the files that this
+module lists. A service, a C program and a Python program must work with the installed files alone.
+The files are staged in another folder than the configured one, so the programs must find each other
+by their own paths."""
 import json
 import os
 import pathlib
@@ -160,7 +161,7 @@ class Use(unittest.TestCase):
         self.service = Service(aggregators=1)
         self.addCleanup(self.service.end)
 
-    def test_a_service_runs_none_but_the_staged_program(self):
+    def test_all_processes_of_a_service_run_the_staged_program(self):
         for pid in [self.service.serve.pid, *self.service.pids()]:
             self.assertEqual(os.readlink(f'/proc/{pid}/exe'), str(stage.bin / 'gradpool'))
 

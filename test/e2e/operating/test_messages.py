@@ -80,7 +80,7 @@ class Case(unittest.TestCase):
 class Commands(Case):
     """Commands that need no service."""
 
-    def test_operands_that_are_wrong_or_missing(self):
+    def test_operands_that_are_wrong_or_missing_print_known_messages(self):
         for words in ('drain', 'drain lane', 'drain lanes 1', 'drain lane x', 'drain lane 1 2',
                       'move', 'move j', 'move j x', 'move task:x 1', 'move a 1 b',
                       'tenant', 'tenant make', 'tenant add', 'tenant add a b', 'tenant list a',
@@ -96,7 +96,7 @@ class Commands(Case):
             self.refused(2, *words.split())
         self.refused(2, 'plan', 'x', '--job', '')
 
-    def test_endpoints(self):
+    def test_endpoints_that_are_invalid_or_unreachable_print_known_messages(self):
         for url in ('http://h', 'gradpool://h:99999', 'gradpool://::1:7077', 'gradpool://[::1',
                     'gradpool+unix://relative', 'gradpool+unix:///' + 200 * 'x'):
             self.refused(2, 'status', '--endpoint', url)
@@ -109,7 +109,7 @@ class Commands(Case):
             stale.bind(f'{self.folder}/stale')
         self.refused(3, 'status', '--endpoint', f'unix:{self.folder}/stale')
 
-    def test_variables(self):
+    def test_variables_with_wrong_values_print_known_messages(self):
         nowhere = {'GRADPOOL_ENDPOINT': 'gradpool://127.0.0.1:1'}
         for variables in ({'GRADPOOL_KEY': 'a:' + 64 * '0', 'GRADPOOL_KEY_FILE': 'x'},
                           {'GRADPOOL_KEY': 'nonsense'}, {'GRADPOOL_KEY': 'a b:00'},
@@ -120,19 +120,19 @@ class Commands(Case):
                           {'GRADPOOL_UNDO': '1'}):
             self.refused(3, 'status', environment={**nowhere, **variables})
 
-    def test_files_of_a_dry_run(self):
+    def test_files_of_a_dry_run_with_mistakes_print_known_messages(self):
         for text in ('', 'a,b\n', 'name,elements\n', 'name,elements\nx,y\n',
                      'name,elements\nw,1\nw,2\n', f'name,elements\n{300 * "x"},1\n',
                      f'name,elements\nw,{2 ** 50}\n'):
             self.refused(2, 'plan', self.file('model.csv', text))
         self.refused(2, 'plan', '/nowhere/model.csv')
 
-    def test_a_program_that_run_cannot_start_or_that_fails(self):
+    def test_a_program_that_run_cannot_start_or_that_fails_prints_known_messages(self):
         self.refused(127, 'run', '/nowhere/program')
         self.refused(7, 'run', '--workers', '2', 'sh', '-c', 'exit 7')
         self.refused(137, 'run', 'sh', '-c', 'kill -9 $$')
 
-    def test_output_that_cannot_be_written(self):
+    def test_output_that_cannot_be_written_prints_known_messages(self):
         with open('/dev/full', 'w') as full:
             answer = subprocess.run([GRADPOOL, 'help'], stdout=full, stderr=subprocess.PIPE,
                                     text=True)
@@ -146,7 +146,7 @@ class Services(Case):
         self.refused(code, 'serve', '--state-dir', self.folder / 'state', '--listen',
                      'gradpool://127.0.0.1:0', '--aggregators', '0', *options, **keywords)
 
-    def test_options(self):
+    def test_options_of_serve_with_mistakes_print_known_messages(self):
         for words in ('--listen http://h', '--listen unix:/tmp/x', '--insecure --require-tls',
                       '--policy best', '--loss-limit 200', '--aggregators two',
                       '--worker-timeout 1.5', '--worker-timeout x', '--name a/b', '--http x',
@@ -163,13 +163,13 @@ class Services(Case):
             self.serve(2, '--allow-uid', uids)
         self.serve(2, environment={'GRADPOOL_REQUIRE_TLS': 'perhaps'})
 
-    def test_options_of_an_aggregator(self):
+    def test_options_of_an_aggregator_with_mistakes_print_known_messages(self):
         self.refused(2, 'aggregator')
         for words in ('--join http://h', '--cores 4000', '--interface none9', '--advertise a/b',
                       '--kernels x', '--lane-policy x', '--leave-timeout x'):
             self.refused(2, 'aggregator', '--join', '127.0.0.1:1', *words.split())
 
-    def test_configuration_files(self):
+    def test_configuration_files_with_mistakes_print_known_messages(self):
         for text in ('[server]\n', 'listen = x\n', '[serve] text\n', '[serve]\nlistne = x\n',
                      '[serve]\nquux = x\n', '[serve]\nkey = x\n', '[serve]\nlisten =\n',
                      '[serve]\nlisten = a\nlisten = b\n', '[serve]\nnonsense\n',
@@ -183,7 +183,7 @@ class Services(Case):
         self.serve(2, '--config', self.folder)
         self.serve(2, '--config', self.file('open.conf', '[serve]\n', 0o666))
 
-    def test_state_dirs(self):
+    def test_state_dirs_that_cannot_be_used_print_known_messages(self):
         plain = self.file('plain')
         gone = ('sh', '-c', 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', 'sh')
         self.serve(2, '--state-dir', 'state', before=('env', '-C', self.folder, *gone))
@@ -199,7 +199,7 @@ class Services(Case):
         below = self.folder / '777' / 'below'
         self.serve(1, '--state-dir', below)
 
-    def test_state_files(self):
+    def test_state_files_that_cannot_be_used_print_known_messages(self):
         state = self.folder / 'state'
         for name in 'state.db', 'lock':
             shutil.rmtree(state, ignore_errors=True)
@@ -220,7 +220,7 @@ class Services(Case):
             fcntl.flock(held, fcntl.LOCK_EX)
             self.serve(1)
 
-    def test_ports_that_are_taken(self):
+    def test_ports_that_are_taken_print_known_messages(self):
         with socket.socket() as taken:
             taken.bind(('127.0.0.1', 0))
             taken.listen()
@@ -265,7 +265,7 @@ class Wrong(Case):
             self.ask(0, f'plan {model} --period 1')
             self.ask(2, 'timeline busy --seconds 99999 --output', self.folder / 'timeline')
 
-    def test_a_name_that_two_tenants_have(self):
+    def test_a_job_name_of_two_tenants_prints_known_messages(self):
         service = Service(aggregators=1)
         self.addCleanup(service.end)
         for tenant in 'one', 'two':
@@ -278,7 +278,7 @@ class Wrong(Case):
         for words in 'snapshot same', 'move same 1':
             self.refused(1, *words.split(), '--endpoint', f'unix:{service.state}/control.sock')
 
-    def test_tenants(self):
+    def test_tenants_that_cannot_be_added_or_changed_print_known_messages(self):
         service = Service(aggregators=0)
         self.addCleanup(service.end)
         tenant = service.tenant
@@ -299,13 +299,13 @@ class Wrong(Case):
         self.raises(lambda: gradpool.connect(service.endpoint).join('keyless', 0, 1))
         check(self, service.serve.text())
 
-    def test_a_second_service(self):
+    def test_a_second_service_prints_known_messages(self):
         for options in (['--state-dir', self.service.state, '--listen', 'gradpool://127.0.0.1:0'],
                         ['--state-dir', self.folder, '--listen', self.service.endpoint]):
             self.refused(1, 'serve', '--aggregators', '0', *options)
         self.refused(1, 'aggregator', '--join', self.socket, '--service', 'x', '--cores', '0')
 
-    def test_connections(self):
+    def test_connections_that_fail_print_known_messages(self):
         dead = harness.free_ports(1)
         self.raises(lambda: gradpool.connect(f'gradpool://127.0.0.1:{dead}',
                                              connect_timeout_ms=50))
@@ -317,7 +317,7 @@ class Wrong(Case):
             with self.subTest(name), variable(name, value):
                 self.raises(gradpool.connect)
 
-    def test_joins(self):
+    def test_joins_that_are_refused_print_known_messages(self):
         with gradpool.connect() as client:
             for arguments in ((None, 0, 1), ('j', 3, 2), ('j', 0, 0), ('j', 0, 800),
                               (300 * 'x', 0, 1), ('a"b', 0, 1), ('j', 2 ** 32, 1)):
@@ -334,7 +334,7 @@ class Wrong(Case):
                         self.raises(lambda other=other, arguments=arguments, named=named:
                                     other.join('first', *arguments, **named))
 
-    def test_launchers(self):
+    def test_launchers_with_mistakes_print_known_messages(self):
         for variables in ({'RANK': '0'}, {'RANK': 'x', 'WORLD_SIZE': '1'},
                           {'RANK': '2', 'WORLD_SIZE': '2'}, {}, {'SLURM_NTASKS': '2'}):
             with self.subTest(variables), contextlib.ExitStack() as given:
@@ -344,7 +344,7 @@ class Wrong(Case):
                     given.enter_context(variable(name, value))
                 self.raises(gradpool.job_from_environment)
 
-    def test_declares(self):
+    def test_declares_that_are_refused_print_known_messages(self):
         with gradpool.connect() as client, client.join('declares', 0, 2) as zero, \
                 client.join('declares', 1, 2) as one:
             zero.declare('known', 100)
@@ -364,7 +364,7 @@ class Wrong(Case):
             self.raises(lambda: one.declare('known', 100, ranks=[1]))
             self.raises(lambda: zero.declare_all({f'many{i}': 1 for i in range(9)}))
 
-    def test_pushes(self):
+    def test_pushes_that_are_refused_print_known_messages(self):
         values = numpy.zeros(100, numpy.float32)
         with gradpool.connect() as client, client.join('pushes', 0, 2) as job:
             for call in self.wrong_calls(job, values):
@@ -392,7 +392,7 @@ class Wrong(Case):
                 lambda: job.push_pull_group([]),
                 lambda: job.start_timeline('/nowhere/timeline'))
 
-    def test_values_that_are_no_gradients(self):
+    def test_values_that_are_no_gradients_print_known_messages(self):
         import torch
         from gradpool._native.states import restore
         with gradpool.connect() as client, client.join('values', 0, 1) as job, \
@@ -414,7 +414,7 @@ class Wrong(Case):
             job.start_timeline(str(self.folder / 'timeline'))
             self.raises(lambda: job.start_timeline(str(self.folder / 'again')))
 
-    def test_rounds_about_which_ranks_disagree(self):
+    def test_rounds_about_which_ranks_disagree_print_known_messages(self):
         one, two = (numpy.zeros(100, numpy.float32) for _ in range(2))
         calls = ((lambda job, values: job.push_pull('w', values, operation='sum'),
                   lambda job, values: job.push_pull('w', values)),
@@ -433,7 +433,7 @@ class Wrong(Case):
                 if other:
                     self.raises(other.wait)
 
-    def test_a_rank_that_dies(self):
+    def test_a_rank_that_dies_is_named_in_a_known_message(self):
         """The coordinator reports the death, because the rank has no lane."""
         with gradpool.connect() as client, client.join('dies', 0, 2) as job:
             tensor, other = job.declare('w', 100), wrong_calls.idle_rank('dies', 1, 2)
@@ -442,10 +442,10 @@ class Wrong(Case):
             other.kill()
             self.raises(request.wait)
 
-    def test_the_log_of_the_service_afterwards(self):
+    def test_the_log_of_the_service_has_only_known_messages(self):
         check(self, self.service.serve.text())
 
-    def test_snapshots(self):
+    def test_snapshots_that_are_refused_print_known_messages(self):
         values = numpy.zeros(100, numpy.float32)
         with gradpool.connect() as client, client.join('saves', 0, 1) as job:
             self.raises(lambda: job.snapshot(str(self.folder / 'none')))
@@ -470,7 +470,7 @@ class Wrong(Case):
             job.declare('other', 100, rule='sgd')
             self.raises(lambda: job.restore(str(saved)))
 
-    def test_a_snapshot_of_an_operator(self):
+    def test_a_snapshot_of_an_operator_that_fails_prints_known_messages(self):
         with gradpool.connect() as client, client.join('kept', 0, 1) as job:
             job.broadcast(job.declare('model', 100, rule='sgd'),
                           numpy.zeros(100, numpy.float32)).wait()
@@ -484,7 +484,7 @@ class Wrong(Case):
         path.write_bytes(data)
         return str(path)
 
-    def test_the_doors_of_python(self):
+    def test_the_doors_of_python_print_known_messages(self):
         import torch
         import gradpool.torch as hvd
         place = {'RANK': '0', 'WORLD_SIZE': '1', 'GRADPOOL_JOB': 'door'}
@@ -535,7 +535,7 @@ class Zealous(unittest.TestCase):
 class Life(Case):
     """Checks the log of a service from its start to its end."""
 
-    def test_names_of_services(self):
+    def test_names_of_services_print_known_messages(self):
         service = Service('--name', 'blue', aggregators=0)
         self.addCleanup(service.end)
         door = f'unix:{service.state}/control.sock'
@@ -553,7 +553,7 @@ class Life(Case):
         self.assertEqual(service.stop(), 0)
         check(self, service.serve.text())
 
-    def test_a_service_for_other_hosts_that_is_stopped(self):
+    def test_a_service_for_other_hosts_prints_known_messages_until_its_stop(self):
         serve = Process([GRADPOOL, 'serve', '--state-dir', self.folder / 'open', '--listen',
                          'gradpool://0.0.0.0:0', '--aggregators', '0'], self.folder, 'open-log')
         self.addCleanup(serve.end)
@@ -561,7 +561,7 @@ class Life(Case):
         check(self, subprocess.check_output([GRADPOOL, 'stop', '--state-dir', self.folder / 'open'],
                                             text=True) + serve.text())
 
-    def test_moves_and_drains(self):
+    def test_moves_and_drains_print_known_messages(self):
         service = Service(aggregators=2)
         self.addCleanup(service.end)
         worker = service.worker('job', 0, 1, '--rounds', '1000000', '--verbose')
@@ -580,7 +580,7 @@ class Life(Case):
         worker.kill()
         check(self, logged(worker))
 
-    def test_lines_of_a_log_are_messages(self):
+    def test_each_line_of_a_log_is_a_known_message(self):
         service = Service(aggregators=1)
         self.addCleanup(service.end)
         harness.result(service.worker('job', 0, 1, '--rounds', '10'))

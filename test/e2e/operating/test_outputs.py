@@ -149,8 +149,8 @@ class Outputs(unittest.TestCase):
         self.output('report', 'report')
 
     def are_all_seen(self):
-        """Views once more if a member is missing: an aggregator that does not run answers too late
-        for its figures to be in an output."""
+        """Returns whether all members were seen. If one is missing, shows all views once more: if
+        an aggregator answers late, an output lacks its figures."""
         if described_members() - self.seen - RARE:
             self.views()
         return not described_members() - self.seen - RARE

@@ -1,6 +1,6 @@
-"""Tests quotas of a tenant. Quotas are set with `tenant add`, changed with `tenant set` while jobs
-run, shown, and still valid after a restart. Also tests each tenant's share of an aggregator's
-address space and descriptors."""
+"""Tests quotas of a tenant. Quotas are set with `tenant add` and changed with `tenant set` while
+jobs run. Quotas are shown, and remain valid after a restart. Also tests each tenant's share of an
+aggregator's address space and descriptors."""
 import json
 import unittest
 
@@ -93,14 +93,14 @@ class Shares(unittest.TestCase):
                                     environment={**key, 'GRADPOOL_TRANSPORT': transport})
             self.assertEqual(result(worker)['wrong'], 0)
 
-    def test_address_space_of_an_aggregator(self):
+    def test_a_tenant_s_share_of_address_space_leaves_room_for_others(self):
         service, evil, good = self.serve('--tenant-lent-max', '4T')
         self.assertIn('attached 4\n', self.crowd(service, evil, 'lends', 20))
         self.check_good(service, good)
         until(lambda: 'may lend 4 TiB to this aggregator' in service.serve.text(),
               'the refusal is logged', process=service.serve)
 
-    def test_descriptors_of_an_aggregator(self):
+    def test_a_tenant_s_share_of_descriptors_leaves_room_for_others(self):
         service, evil, good = self.serve(before=('prlimit', f'--nofile={FILES}'))
         said = self.crowd(service, evil, 'attaches', FILES // 3)
         self.assertIn('closed 122\n', said)    # 122 is EDQUOT

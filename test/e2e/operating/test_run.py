@@ -107,7 +107,7 @@ class Run(unittest.TestCase):
         self.assertEqual([told['[3]'][n] for n in NAMES[:5]], ['3', '1', '4', '2', '1'])
         self.assertEqual(told['[2]']['MASTER_ADDR'] + told['[2]']['MASTER_PORT'], 'node029500')
 
-    def test_options_of_the_program_are_its_own(self):
+    def test_options_after_the_program_are_passed_to_the_program(self):
         done = self.check(run('--plain', 'echo', '--workers', '-n', '--help'))
         self.assertEqual(done.stdout, '--workers -n --help\n')
 
@@ -154,7 +154,7 @@ class Run(unittest.TestCase):
                 self.assertIn(text, self.check(run(*options), 2).stderr)
         self.assertIn('No such file', self.check(run('/no/such/program'), 127).stderr)
 
-    def test_a_real_job(self):
+    def test_workers_of_a_real_job_have_the_right_sum(self):
         service = Service()
         self.addCleanup(service.end)
         done = self.check(run('--workers', 3, '--job', 'sums', '--endpoint', service.endpoint,
@@ -164,7 +164,7 @@ class Run(unittest.TestCase):
 
 
 class Output(unittest.TestCase):
-    ATTEMPTS = 3    # the command cuts a line whose worker does not run for half a second
+    ATTEMPTS = 3    # the command cuts a line if its worker pauses for half a second
 
     def test_a_line_is_whole_and_none_is_lost(self):
         expected = [[f'ab {i}' for i in range(1, 201)] + ['end']] * 3
@@ -184,7 +184,7 @@ class Output(unittest.TestCase):
         self.assertEqual(answer.returncode, 0, answer.stderr)
         return answer
 
-    def test_long_lines_of_several_do_not_mix(self):
+    def test_long_lines_of_several_workers_do_not_mix(self):
         expected = sorted(f'[{rank}] ' + json.dumps([str(rank), i, 'é' * 30000], ensure_ascii=False)
                           for rank in range(3) for i in range(20))
         for _ in range(self.ATTEMPTS):
@@ -232,7 +232,7 @@ for i in range(20):
 """, (b'10%', b'20%\r', b'\n'))
         self.assertEqual(text, b'[1] \r[1] 10%\r[1] 20%\r\n')
 
-    def test_another_s_line_begins_a_line(self):
+    def test_output_of_another_worker_begins_on_a_new_line(self):
         text = self.parts("""if os.environ['RANK'] == '0':
     say(0, 'sure? ')
     say(2, 'yes')
@@ -262,7 +262,7 @@ class Interrupts(unittest.TestCase):
             said += harness.read_more(fd, patience, said).decode()
         return said
 
-    def test_ctrl_c_at_a_terminal(self):
+    def test_ctrl_c_at_a_terminal_gives_workers_time_to_save(self):
         pid, terminal = pty.fork()
         if pid == 0:
             arguments = command('--workers', 2, sys.executable, '-c', SAVE)
@@ -270,7 +270,7 @@ class Interrupts(unittest.TestCase):
         self.addCleanup(os.close, terminal)
         self.until_said(terminal, ('] ready', 2))
         os.write(terminal, b'\x03')
-        # if the command runs later than the workers, its line comes last
+        # on a busy host the line of the command may come after the lines of the workers
         said = self.until_said(terminal, ('] saved', 2), ('; a second signal hurries them', 1))
         self.assertIn('gradpool run: Interrupt: workers have 10 s to end', said)
         self.assertIn(': workers have 10 s to end; a second signal hurries them', said)

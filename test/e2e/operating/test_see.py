@@ -53,7 +53,8 @@ class Top(Running):
 
         def has_rates():
             seen.update(json.loads(self.top('--json')))
-            # a worker or an aggregator may not run for the second of the measurement
+            # on a busy host a worker or an aggregator can pause for the whole second of the
+            # measurement
             job, = seen['jobs']
             return all(lane['jobs'] and lane.get('busy') for lane in seen['lanes']) and \
                 job.get('rounds_per_s') and job.get('bytes_per_s') and seen['cores'].get('used')
@@ -206,7 +207,7 @@ class Web(Running):
         self.assertEqual(report['lanes'][0]['jobs'][0]['share'], 1)
         self.assertEqual(report['history'][-1]['allocated'], 2)
 
-    def test_nothing_can_be_written(self):
+    def test_the_web_server_refuses_requests_that_write(self):
         for method in ('POST', 'PUT', 'DELETE'):
             self.assertEqual(fetch(self.web + '/report', method)[0], 405)
         self.assertEqual(self.service.job('resnet-7')['state'], 'training')
@@ -225,8 +226,8 @@ class Web(Running):
 
 
     def is_healthy(self):
-        """Returns whether the service is healthy. In the crowd a client that is slow to send its
-        request loses its connection."""
+        """Returns whether the service is healthy. While many clients connect, the server closes the
+        connection of a client that sends its request slowly."""
         with contextlib.suppress(OSError, http.client.HTTPException):
             return fetch(self.web + '/healthz') == (200, 'ok\n')
         return False
@@ -437,7 +438,7 @@ class Browser(Running):
               process=self.service.serve)
         browser.check_labels(self, fetch(self.web + '/report')[1], self.service.folder)
 
-    def test_the_page_carries_the_figures_along(self):
+    def test_the_page_of_the_report_contains_its_figures(self):
         data = browser.data_of(browser.dom(self.web + '/report'))
         self.assertEqual([j['job'] for j in data['jobs']], ['resnet-7'])
         self.assertIsInstance(data['events'], list)
@@ -473,7 +474,7 @@ class RunPage(unittest.TestCase):
         self.assertEqual(answer.stdout, '')  # the bench detected the error before the run
         self.assertIn('/nowhere/run.html cannot be written', answer.stderr)
 
-    def test_an_option_that_the_live_comparison_does_not_heed_is_a_usage_error(self):
+    def test_an_option_without_effect_on_a_live_comparison_is_a_usage_error(self):
         for option, *value in (('--report', 'run.html'), ('--traces', 'week.csv'),
                                ('--hours', '12'), ('--sensitivity',), ('--piece-max', '65536')):
             for words in ([option, *value, '--live', 'x.csv'], ['--live', 'x.csv', option, *value]):

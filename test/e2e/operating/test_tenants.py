@@ -244,7 +244,7 @@ class Aggregators(unittest.TestCase):
     """A service with aggregators connected over TLS."""
 
     def setUp(self):
-        # on a busy host an aggregator may not run for longer than the default timeout
+        # on a busy host an aggregator can pause for longer than the default timeout
         self.service = Service('--require-tls', '--aggregator-timeout', '30', aggregators=0)
         self.addCleanup(self.service.end)
         self.acme = self.service.tenant_key('acme')

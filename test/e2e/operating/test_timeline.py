@@ -21,7 +21,7 @@ SIZES = {'layer "one"': 1000, 'two': 1500000}   # the second tensor has two piec
 AGGREGATORS_FROM = 100000
 AHEAD_S = 86400
 LANE_STEPS = ['announcements', 'queue', 'read and sum', 'write']
-SHORT = range(500)   # gaps in ns between steps, because very short steps are omitted
+SHORT = range(500)   # allowed gaps in ns between two steps: very short steps are omitted
 WORKER_STEPS = ['queued', 'copy in', 'wait', 'landed', 'copy out']
 
 

@@ -20,8 +20,8 @@ def idle_rank(job, rank, workers):
 
 
 def wait_alone(request):
-    """Raises the error of a wait for a rank that has not joined. Waits again if a lane or the
-    coordinator does not run for a second, because the error then lacks its answer."""
+    """Waits for a rank that has not joined. Raises an error that says so. If a lane or the
+    coordinator answers late, the error lacks these words, so the function waits again."""
     for _ in range(10):
         try:
             request.wait(100)

@@ -20,7 +20,7 @@ from harness import GRADPOOL, Process, Service, until
 DEATHS = 20 if os.environ.get('GRADPOOL_TEST_LONG') else 2  # number of deaths of each aggregator
 NEVER = 2**31 - 1
 GOES_ON = 3         # rounds that must follow each death
-SILENT_S = 6        # a lane of a busy host may not run for some seconds
+SILENT_S = 6        # on a busy host a lane can pause for some seconds
 STATES = 1          # number of copied states: one of two tensors has an update rule
 
 

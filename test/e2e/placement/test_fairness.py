@@ -51,7 +51,7 @@ class Fairness(unittest.TestCase):
         self.assertEqual(self.service.ask('status').returncode, 0)
         self.assertEqual(self.service.tenant('revoke', f'short-{what}').returncode, 0)
 
-    def test_plans_of_much_without_end(self):
+    def test_endless_requests_for_plans_stop_no_other_tenant(self):
         self.crowd('plans', 60)
         until(lambda: self.tenant('plans')['coordinator_cpu_ns'] > 5e8, 'the crowd is over its '
               'budget', process=self.service.serve)
@@ -63,15 +63,15 @@ class Fairness(unittest.TestCase):
             self.assertIn('gradpool_tenant_coordinator_cpu_seconds_total{tenant="plans"} ',
                           page.read().decode())
 
-    def test_lists_of_jobs_without_end(self):
+    def test_endless_requests_for_lists_of_jobs_stop_no_other_tenant(self):
         self.crowd('jobs', 200)
         self.check_others('jobs')
 
-    def test_joins_without_end(self):
+    def test_endless_joins_stop_no_other_tenant(self):
         self.crowd('joins', 20)
         self.check_others('joins')
 
-    def test_handshakes_of_strangers_without_end(self):
+    def test_endless_handshakes_of_strangers_stop_no_tenant(self):
         self.crowd('strangers', 60)
         self.check_others('strangers')
 

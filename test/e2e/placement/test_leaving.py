@@ -121,7 +121,7 @@ class Local(Case):
         self.assertEqual([s for s in text.splitlines() if not re.search(allowed, s)], [])
 
     def test_the_only_aggregator_is_replaced_first_over_shm(self):
-        more_than_after_crashes = max(TIMES, 6)     # several ends within a minute
+        more_than_after_crashes = max(TIMES, 6)     # so many crashes would delay a restart
         self.leave_again_and_again('shm', 1, times=more_than_after_crashes)
 
     def test_the_only_aggregator_is_replaced_first_over_tcp(self):
@@ -260,7 +260,8 @@ class ByHand(Case):
 
     def setUp(self):
         super().setUp()
-        # a busy host may delay an aggregator for longer than the preset of remote ones
+        # on a busy host an aggregator can pause for longer than the default timeout of remote
+        # aggregators
         self.serve('--aggregator-timeout', 30, aggregators=0)
 
     def test_state_moves_to_an_aggregator_that_joins_in_time(self):
@@ -279,7 +280,7 @@ class ByHand(Case):
         for number in range(5):
             alone = self.leave_alone(number)
             if 'has not answered within --leave-timeout' not in alone.text():
-                break       # otherwise a busy host has delayed the answer of the coordinator
+                break       # otherwise the coordinator has answered too late; tries again
         words = f'job stays-{number} loses the state of 2 tensors'
         self.assertIn(words, alone.text())
         self.assertIn('tasks and state move to other aggregators, within 2 s; a second signal ends '

@@ -23,8 +23,9 @@ class Measuring(unittest.TestCase):
                                    '--rounds', FOREVER, '--verbose', name=name)
 
     def await_measured(self, name, worker):
-        """Waits until the job's measured period equals the worker's own one in the same seconds. On
-        a busy host both are longer than the worker computes."""
+        """Waits until the period that the service measures is near the period of the worker's log
+        in the same seconds. On a busy host both periods are longer than the time of the
+        computation."""
         seen, looks = {}, []
 
         def is_right():
@@ -41,8 +42,8 @@ class Measuring(unittest.TestCase):
 
     def await_lane_time(self, name):
         """Waits until the lane time of the job's only tensor is near the mean of the latest rounds,
-        and returns it. While a lane waits for its core, the mean of the latest rounds grows but the
-        median does not; the difference disappears later."""
+        and returns it. While a lane waits for its core, the mean of the latest rounds grows. The
+        median does not grow, so the two values differ for a time."""
         seen = {'use': self.service.job(name)['use']}
 
         def is_right():
@@ -79,8 +80,8 @@ class Measuring(unittest.TestCase):
         self.come_again(jobs)
 
     def come_again(self, jobs):
-        """Starts jobs again that the service has measured. They share a lane, because each needs
-        a small part of it."""
+        """Starts the measured jobs again. Both jobs share a lane, because each needs a small part
+        of a lane."""
         for name, job in jobs.items():
             self.start(name, *job, f'{name}-again')
             until(lambda name=name: (self.service.job(name) or {}).get('tasks'),

@@ -113,7 +113,7 @@ class Sums(Case):
         return {p['task']: p['lane'] for j in json.loads(answer.stdout)['jobs']
                 for p in j['tasks']}
 
-    def test_a_number_that_a_job_is_called_moves_no_other_job_s_task(self):
+    def test_a_move_by_a_number_that_names_a_job_and_a_task_is_refused(self):
         other = self.train('other', 'shm')
         number = str(min(self.tasks('other')))
         workers = self.train(number, 'shm')

@@ -73,7 +73,7 @@ class ForAnAggregator(Case):
             self.assertEqual(result(worker)['wrong'], 0)
             self.assertIn('job early no longer waits for lanes', worker.text())
 
-    def test_a_wait_without_end_is_refused_in_time(self):
+    def test_a_worker_without_an_aggregator_fails_at_its_connect_timeout(self):
         self.serve(aggregators=0)
         worker = self.service.worker('early', 0, 1,
                                      environment={'GRADPOOL_CONNECT_TIMEOUT_MS': '5000'})
@@ -118,7 +118,8 @@ class ForAMeasurement(Case):
               process=self.service.serve)
         end_training(again)
         until(lambda: not self.service.job('known'), 'it has ended', process=self.service.serve)
-        # The job is measured after some seconds. It is stopped before, until the other job waits.
+        # The service would have measured the job after some seconds. The test stops its worker
+        # earlier, until the other job waits.
         slow = self.service.worker('new', 0, 1, '--rounds', 1000000, '--verbose', '--elements',
                                    1 << 12, '--compute-ms', 1000)
         slow.wait_for('round 1\n')
@@ -151,7 +152,7 @@ class Names(Case):
         self.serve(aggregators=0)
         self.assertIn('this service has no name', self.refused('green', '--service', 'green'))
 
-    def test_a_name_is_a_word(self):
+    def test_a_name_with_a_blank_is_refused(self):
         with contextlib.ExitStack() as stack:
             folder = stack.enter_context(__import__('tempfile').TemporaryDirectory())
             ended = run([GRADPOOL, 'serve', '--state-dir', folder, '--name', 'a b'],

@@ -98,7 +98,8 @@ class Slurm:
         return told.stdout.strip() == 'idle'
 
     def end(self):
-        """Ends slurmd first: it sends its end to slurmctld, and both need munged."""
+        """Ends the daemons in reverse order. At its end slurmd sends a message to slurmctld, and
+        both need munged."""
         for daemon in reversed(self.daemons):
             daemon.signal(signal.SIGTERM)
             with contextlib.suppress(AssertionError):

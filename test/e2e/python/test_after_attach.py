@@ -496,16 +496,16 @@ class AfterAttach(python_case.Case):
                     else:
                         self.assertEqual(said, cell)
 
-    def test_attach(self):
+    def test_the_table_is_right_for_attach(self):
         self.walk('attach()')
 
-    def test_attach_with_an_optimizer(self):
+    def test_the_table_is_right_for_attach_with_an_optimizer(self):
         self.walk('attach(optimizer=)')
 
-    def test_the_backend(self):
+    def test_the_table_is_right_for_the_backend(self):
         self.walk('backend')
 
-    def test_the_optimizer_of_horovod(self):
+    def test_the_table_is_right_for_the_optimizer_of_horovod(self):
         self.walk('hvd')
 
 

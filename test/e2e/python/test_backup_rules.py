@@ -28,8 +28,9 @@ ELEMENTS = 6000     # some blocks of the lane's sample
 
 
 class End:
-    """The last round of run_sums(), for all ranks of a job. A rank asks before each round, so at
-    the time of choose() no rank has begun a round after `rounds + 1`."""
+    """The number of the last round of run_sums(), which all ranks of a job share. Each rank calls
+    allows() before each round. So no rank has begun more than one round beyond its results when
+    choose() decides."""
 
     def __init__(self):
         self.lock, self.last = threading.Lock(), 0      # 0: not known yet
@@ -69,7 +70,8 @@ class Worker:
         return self
 
     def run_sums(self, gradient, end):
-        """Steps by the mean of each round up to the last one, which the test chooses."""
+        """Adds the mean of each round to the parameters. `end` has the last round, which the test
+        chooses later."""
         tensor = self.job.declare('t', ELEMENTS)
         values, mean = numpy.zeros((2, ELEMENTS), numpy.float32)
         while end.allows(len(self.parameters)):
@@ -156,9 +158,9 @@ class Rules(Case):
         return output
 
     def test_auto_waits_for_a_slow_rank_while_all_gradients_are_noise(self):
-        """A rank that a busy host stops for a time is rightly not waited for, so one of several
-        jobs must be without such a rank. A rule that ignored the noise would close nearly all
-        rounds early (above), in each job."""
+        """If a busy host stops a rank for a time, the rule rightly does not wait for this rank. So
+        the case tries several jobs, and one of them must wait. A rule that ignored the noise would
+        close nearly all rounds early in each job, as with equal gradients."""
         missed = []
         for attempt in range(ATTEMPTS):
             each = self.train('auto', noisy, 60, 0.005, attempt=f' {attempt}')
@@ -178,8 +180,9 @@ class Rules(Case):
                       f'all ranks have {more} more rounds')
 
     def test_rounds_go_on_after_the_leader_lane_is_killed(self):
-        """Without replicas a lane may die with a mean that a rank lacks, for example a rank that a
-        busy host has stopped. The job then ends, so one of several jobs must go on."""
+        """Without replicas, a mean is lost if its lane dies before every rank has the mean. A rank
+        that a busy host has stopped may lack this mean. The job then ends. So the case tries
+        several jobs, and one of them must go on."""
         for attempt in range(ATTEMPTS):
             try:
                 return self.train_with_kills(f'killed {attempt}')

@@ -30,7 +30,8 @@ def digest_of(torch_tensors):
 
 
 def coded_mean(codec, workers):
-    """Returns a function for mean_of of train_alone(): the expected mean of all ranks."""
+    """Returns the function `mean_of` that train_alone() needs. It computes the expected mean of all
+    ranks."""
     import torch
     from gradpool.codecs import Feedback
     each = [Feedback(codec) for _ in range(workers)]
@@ -259,7 +260,7 @@ class Codecs(test_ddp.Case):
             numpy.testing.assert_array_equal(feedback.residual('w'), self.values - arrived)
         return arrived, code
 
-    def test_one_bit_is_a_sign_and_the_mean_of_absolute_values(self):
+    def test_one_bit_sends_signs_and_the_mean_of_absolute_values(self):
         from gradpool.codecs import OneBit
         arrived, code = self.sent(OneBit())
         scale = numpy.float32(numpy.mean([abs(float(value)) for value in self.values]))
@@ -267,7 +268,7 @@ class Codecs(test_ddp.Case):
         numpy.testing.assert_array_equal(arrived, numpy.array(wanted, numpy.float32))
         self.assertEqual(code.size, 1 + 32)
 
-    def test_top_k_is_the_largest_and_nothing_else(self):
+    def test_top_k_sends_the_largest_values_and_no_others(self):
         from gradpool.codecs import TopK
         arrived, code = self.sent(TopK(0.02))
         kept = sorted(range(1001), key=lambda i: -abs(self.values[i]))[:20]
@@ -314,7 +315,7 @@ class Codecs(test_ddp.Case):
                 with ranks.expects(self, gradpool.Mismatch, 'another round'):
                     feedback.decode('w', mean, numpy.empty_like(self.values), others + 1)
 
-    def test_random_k_tells_close_marks_apart_and_not_equal_ones(self):
+    def test_random_k_refuses_different_marks_and_accepts_equal_ones(self):
         import gradpool
         from gradpool.codecs import RandomK
         codec, total = RandomK(0.1), numpy.empty_like(self.values)
@@ -333,7 +334,7 @@ class Codecs(test_ddp.Case):
                 with ranks.expects(self, gradpool.Mismatch, 'another round'):
                     codec.add(code, total, draw)
 
-    def test_dithering_is_a_step_above_or_below_and_right_in_the_mean(self):
+    def test_dithering_rounds_up_or_down_and_is_right_in_the_mean(self):
         from gradpool.codecs import Dithering, Feedback
         for bits in 2, 4, 8:
             codec = Dithering(bits)
@@ -412,10 +413,10 @@ class Training(test_ddp.Case):
         for name, digest in found[0][1].items():
             self.assertEqual(found[0][0][f'{name} compression_hook'], digest)
 
-    def test_a_hook_of_torch_compresses_too_on_gloo(self):
+    def test_a_hook_of_torch_can_compress_on_gloo(self):
         self.check_hook('gloo')
 
-    def test_a_hook_of_torch_compresses_too_on_gradpool(self):
+    def test_a_hook_of_torch_can_compress_on_gradpool(self):
         self.check_hook('gradpool')
 
     def test_a_restart_goes_on_with_the_residuals_of_its_checkpoint(self):

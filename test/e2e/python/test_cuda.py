@@ -1,8 +1,9 @@
 """Tests tensors of a GPU with each door. Without a GPU the tests use a simulated one. The simulated
 GPU runs a copy only when a call waits for the copy: as late as possible, in an order allowed by
 streams and events. Kernels launched by a test are equally late. torch's own kernels run at once on
-the host. Therefore there is also a prompt GPU, which treats all tensors as its own: its kernels
-read the values for which their stream has waited."""
+the host, so tests with these kernels use a second, prompt GPU. The prompt GPU treats all tensors as
+tensors of a GPU. A stream that waits for an event first completes all operations before the event,
+so torch's kernels read the right values."""
 import collections
 import contextlib
 import ctypes
@@ -106,8 +107,8 @@ class MadeGpu:
         self.scripts(None).todo.append(kernel)
 
     def copy(self, stream, target, source):
-        """Keeps its own memory until the copy is done, as a GPU does. Of host memory it has only
-        the address."""
+        """Keeps memory of the GPU until the copy is done, as a GPU does. Of pinned host memory the
+        copy has only the address, so it does not keep this memory alive."""
         self.copies += 1
         target, source = (bare(one) if one.data_ptr() in self.pinned else one
                           for one in (target, source))
@@ -170,7 +171,7 @@ def compute_late(torch, gpu, rank, job, begins):
     for i, tensor in enumerate(tensors):
         gpu.launch(lambda tensor=tensor, i=i: tensor.fill_(10 ** i * (rank + 1)))
     begun = [begin(tensor) for begin, tensor in zip(begins, tensors)]
-    gpu.may_compute.set()       # no call may have waited so far
+    gpu.may_compute.set()       # no call has waited so far, or it would have failed
     while begun:
         wait, result = begun.pop(0)
         with gpu.on(gpu.other) if begun else contextlib.nullcontext():
@@ -283,8 +284,9 @@ class CudaTest(Case):
         return [of_rank for of_rank, _ in found]
 
     def check_order(self, gpu):
-        """Checks two sums, or a sum and a mean. The first value is of rank 1 alone; the others are
-        over all ranks."""
+        """Checks the values that late kernels read. Horovod's calls: a sum, a mean, and the values
+        of rank 1. Backend: a sum, the values of rank 1, the gathered values of both ranks, and a
+        sum."""
         for found, places, left in self.run_ranks('rank_is_late_at_horovods_door', gpu):
             self.assertEqual(found, [[[3.0], [15.0], [200.0]]] * 5)
             # later operations use the memory of completed ones

@@ -153,9 +153,9 @@ def rank_trains_on_views(rank, workers):
 
 
 def rank_lends_buckets(rank, workers, are_views):
-    """Trains with gradients long enough for shared memory, in one bucket. `places` contains the
-    addresses of `.grad`, of the gradient that is sent, and of the result: of the long tensor, in
-    each step."""
+    """Trains with gradients long enough for shared memory, in one bucket. `places` has three
+    addresses of the long tensor for each step: those of `.grad`, of the gradient that is sent, and
+    of the result."""
     class Wide(Rank):
         def make_net(self):
             nn = self.torch.nn
@@ -311,7 +311,7 @@ def rank_times_out(rank, workers):
     attachment = attach(trainer, timeout_ms=ranks.RANK_TIMEOUT_S * 1000)
     for _ in range(2):
         trainer.step(trainer.batch())
-    attachment._limit.ms = 2000     # not earlier, because steps of a busy host may need more time
+    attachment._limit.ms = 2000     # the first steps may take longer on a busy host
     if rank == 1:
         sys.stdin.readline()
         return ''
@@ -476,7 +476,7 @@ class Ddp(Case):
         self.assertEqual([code for code, _ in found], [7, 7])
         self.all_equal([digest for _, digest in found])
 
-    def test_a_lost_worker_surfaces_as_the_error_it_was(self):
+    def test_a_lost_worker_is_named_by_backward_forward_and_check(self):
         (backward, forward, check), _ = self.run_ranks('rank_loses_the_other', start=lose_rank_1)
         self.assertEqual(backward[0], 'RuntimeError')
         self.assertEqual(forward, check)
@@ -490,8 +490,9 @@ class Ddp(Case):
         self.assertIn('rank 1', text)
 
     def test_models_that_differ_are_an_error_on_every_rank(self):
-        """A rank that finds the difference leaves the job. If the host stops the other rank at that
-        moment, this rank may first receive that the other has left, but not in each attempt."""
+        """A rank that finds the difference leaves the job. On a busy host the other rank may then
+        get the message that its peer has left, instead of the difference. So the case makes several
+        attempts."""
         for attempt in range(ATTEMPTS):
             texts = self.run_ranks('rank_has_another_model', attempt=f'-{attempt}')
             if not any('has left' in text for text in texts):

@@ -127,8 +127,8 @@ def rank_restores_two_models(rank, workers):
 
 
 def rank_misuses_steps(rank, workers):
-    """Returns the errors of attach() for unsuitable optimizers. Also returns those of step() and
-    backward() after steps that the script did not order."""
+    """Returns the errors of attach() for unsuitable optimizers. Also returns the errors of a step()
+    and a backward() at the wrong time."""
     import gradpool
     trainer = Rank(rank, workers)
     optim, net = trainer.torch.optim, trainer.net
@@ -175,8 +175,8 @@ def rank_attaches_again(rank, workers):
 
 
 def rank_steps_with_another(rank, workers):
-    """First another optimizer makes the only step, then the attached optimizer does. Returns the
-    messages of close()."""
+    """Trains two models for one step each. The step of the first model is made by another optimizer
+    than the attached one. Returns the messages of close()."""
     found = []
     for is_another in True, False:
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)

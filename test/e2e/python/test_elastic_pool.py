@@ -35,7 +35,7 @@ class Pools(runners.Trains):
         answer = self.service.ask('resize', 'digits', str(workers))
         self.assertEqual(answer.returncode, 0, answer.stderr)
 
-    def test_a_run_grows_is_repaired_adopted_and_shrinks(self):
+    def test_a_run_grows_survives_kills_of_workers_and_pool_and_shrinks(self):
         script = self.folder / 'script.py'
         script.write_text(runners.TRAIN)
         words = ('--workers', 2, '--leave-timeout', 600, sys.executable, script, self.folder)

@@ -20,7 +20,7 @@ SAMPLES, BATCH, EPOCHS = 201, 8, 3
 PAGE = pathlib.Path(__file__).resolve().parents[3] / 'client/python/ELASTIC.md'
 GROWS = 10              # number of the step after which rank 0 requests a third worker
 THREE = 20              # number of steps of the third worker before rank 0 removes it
-EPOCHS_MOST = 100000    # number of epochs after which a job ends whose third worker never joins
+EPOCHS_MOST = 100000    # limit of epochs, which ends a job if its third worker never joins
 service = None
 
 
@@ -334,7 +334,8 @@ class Runs(Workers):
         self.assertEqual(len(used), SAMPLES * EPOCHS)
         self.assertLessEqual(sum(used.values()) - len(used), 2 * -(-BATCH // 3))
         last = max(line['number'] for line in self.lines(1))
-        # the gradient of the lost worker's last step was used, or was not
+        # the gradient of the lost worker's last step was either used or dropped, so one replay has
+        # the bits
         self.assertIn([], [self.check_bits(), self.check_bits((last, 1))])
 
     def test_loaders_with_processes_have_the_samples_of_the_steps(self):

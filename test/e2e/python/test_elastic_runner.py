@@ -66,8 +66,8 @@ except KeyboardInterrupt:
     (folder / ('saved' + rank)).write_text(sys.argv[2])
 """
 STUBBORN = 'import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n' + WAIT
-# A worker that trains, as far as its runner can see, and never leaves its job. Rank 0 resizes a job
-# with its own limit.
+# A script that reports one step to its runner, as a training worker does, and never leaves its job.
+# Its simulated job refuses more than two workers.
 TRAINS = """
 from gradpool.elastic import control
 from gradpool.errors import GradpoolError
@@ -191,7 +191,7 @@ class Ends(Rig):
         runner = self.start('', '--workers', 2)
         self.assertEqual((runner.wait(), runner.text()), (0, ''))
 
-    def test_a_worker_without_a_step_is_ended_after_its_time(self):
+    def test_a_worker_without_a_step_is_ended_at_the_start_timeout(self):
         runner = self.start(WAIT, '--start-timeout', '0.5')
         self.assertEqual(runner.wait(), 143)
         for words in ('rank 0 has not begun a step within 0.5 s, and is ended; look at its',

@@ -358,7 +358,7 @@ class Refusals(rig.Workers):
         self.start(function, 0, 1)
         return self.end()[0]
 
-    def test_arguments_that_cannot_be_served_are_refused(self):
+    def test_impossible_arguments_are_refused(self):
         self.assertEqual(self.run_alone('rank_is_refused'), [])
 
     def test_wrong_reports_are_errors_with_advice(self):

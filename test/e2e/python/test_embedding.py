@@ -14,8 +14,8 @@ from gradpool.tables import Embedding
 from python_case import Case, setUpModule, tearDownModule  # noqa: F401
 
 CLOCKS, KEYS, DIM = 12, 40, 7
-# {rule: (optimizer of torch, lr, settings of both)}. torch fuses the product with lr and a sum. So
-# the bits of SGD and Adagrad are equal only if the product is exact: lr is a power of two.
+# {rule: (optimizer of torch, lr, settings of both)}. In SGD and Adagrad torch fuses the product
+# with lr and a sum. The bits are equal only if this product is exact, so lr is a power of two.
 RULES = {'adam': (torch.optim.SparseAdam, 0.01, {'betas': (0.8, 0.99), 'eps': 1e-7}),
          'sgd': (torch.optim.SGD, 2 ** -5, {}),
          'adagrad': (torch.optim.Adagrad, 2 ** -4, {'eps': 1e-9})}
@@ -190,7 +190,8 @@ class Calls(Case):
         job, module = self.embedding(initial=0.5)
         weight = torch.ones(1, requires_grad=True)
         loss = (module(torch.tensor([1])) * weight).square().sum()
-        torch.autograd.grad(loss, weight, create_graph=True)[0].backward()      # of 2 * row ** 2
+        # the gradient of `weight` is the sum of 2 * row ** 2
+        torch.autograd.grad(loss, weight, create_graph=True)[0].backward()
         job.clock()
         self.assertEqual(module(torch.tensor([1])).tolist(), [[-1.5, -1.5]])
 
@@ -217,7 +218,7 @@ class Calls(Case):
 
 
 class Refusals(Case):
-    def test_keys_that_are_none_are_refused(self):
+    def test_keys_that_are_invalid_are_refused(self):
         module = Embedding(self.join().table('t', 2, keys=10))
         for keys, *words in (
                 (numpy.zeros(3, int), 'a ndarray', 'Embedding needs a torch tensor'),

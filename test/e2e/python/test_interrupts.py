@@ -138,7 +138,7 @@ class Interrupts(test_ddp.Case):
             self.all_equal(digests)
         self.assertTrue(found[0][-1], 'the handler of the script is not back')
 
-    def test_a_hook_of_a_step_is_seen_through_and_then_keyboard_interrupt_is_raised(self):
+    def test_the_hook_completes_the_step_before_keyboard_interrupt_is_raised(self):
         self.check_whole_step('means')
 
     def test_the_steps_of_lanes_are_whole_when_keyboard_interrupt_is_raised(self):

@@ -1,5 +1,5 @@
 """Tests parameters and moments on lanes (attach() with an optimizer). Scripts change, load and save
-them and continue, like with PyTorch's own optimizers."""
+parameters and moments as with PyTorch's own optimizers, and continue to train."""
 import collections
 import copy
 import gc
@@ -165,8 +165,8 @@ def moved(of):
 
 
 def wrap_again(of):
-    """Attaches another model with the same parameters. Rank 0 alone frees the former model before,
-    so the ranks detect its end at different times."""
+    """Attaches another model with the same parameters. Only rank 0 frees the former model first, so
+    the ranks detect the end of this model at different times."""
     of.model = of.attachment = None
     if of.rank == 0:
         gc.collect()

@@ -200,7 +200,7 @@ class Torchrun(Launcher):
 
     @classmethod
     def setUpClass(cls):
-        # imports torch, so only this case imports it
+        # this import loads torch, which no other class needs
         from gradpool._process import rendezvous
         cls.has_libuv = rendezvous.has_libuv()
         if not cls.has_libuv:

@@ -33,8 +33,9 @@ class Struck(Exception):
 
 
 class RaisingSignals:
-    """A block in which arm() makes a signal's handler raise Struck, at a random point of what
-    follows, until `is_armed` is False."""
+    """A context in which signals raise exceptions. After arm() a signal arrives at a random point
+    of the following code, and its handler raises Struck. If `is_armed` is False by then, the
+    handler does nothing."""
 
     def __enter__(self):
         self.struck, self.is_armed = 0, False
@@ -123,7 +124,7 @@ class Dropped(Case):
             self.jobs[0].leave()
         self.assertEqual(said.getvalue(), '')     # each failure is reported only once
 
-    def test_a_muted_round_reports_no_error(self):
+    def test_a_dropped_round_that_was_muted_reports_no_error(self):
         tensors, others = self.declare('t'), self.declare('another')
         request = self.jobs[0].push_pull(tensors[0], full(1), operation='sum')
         request.mute()
@@ -269,15 +270,15 @@ class Dropped(Case):
 
     def test_a_process_sleeps_while_a_dropped_round_lacks_a_rank(self):
         self.stuck()
-        time.sleep(_SLOW_AFTER_S)      # not for readiness: the round must be that old
+        time.sleep(_SLOW_AFTER_S)      # from this age on, the round is checked less often
         before = self.wake_ups(), time.process_time()
         time.sleep(2)
-        self.assertLess(self.wake_ups() - before[0], 60)        # 200 at SLICE_MS
+        self.assertLess(self.wake_ups() - before[0], 60)        # checks every SLICE_MS would be 200
         self.assertLess(time.process_time() - before[1], 0.5)
 
     @staticmethod
     def wake_ups():
-        """Returns how often the thread of Y11 has slept."""
+        """Returns how often the thread that completes dropped requests (Y11) has slept."""
         thread, = (one for one in threading.enumerate() if one.name == 'gradpool')
         with open(f'/proc/self/task/{thread.native_id}/status', encoding='ascii') as status:
             return next(int(line.split()[1]) for line in status

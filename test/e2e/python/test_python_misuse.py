@@ -115,7 +115,7 @@ class Handles(Case):
 
 
 class Arguments(Case):
-    def test_places_of_another_size_than_the_operation_s_are_refused(self):
+    def test_arrays_of_a_wrong_size_for_the_operation_are_refused(self):
         job = self.join(2)[0]
         job.declare('t', 100)
         short, long = full(0), full(0, 200)
@@ -130,7 +130,7 @@ class Arguments(Case):
             with self.subTest(operation), self.raises(gradpool.Mismatch, *words):
                 job.push_pull('t', gradient, result, operation)
 
-    def test_numbers_that_c_would_cut_are_refused(self):
+    def test_numbers_that_c_cannot_represent_are_refused(self):
         job = self.join()
         for call, *words in (
                 (lambda: self.client.join('j', 2**32, 1), 'rank is 4294967296'),
@@ -154,7 +154,7 @@ class Arguments(Case):
                 os.environ.pop('GRADPOOL_ENDPOINT', None)
                 gradpool.connect(endpoint, connect_timeout_ms=1)
 
-    def test_names_that_c_would_cut_are_refused(self):
+    def test_names_with_a_zero_byte_are_refused(self):
         job = self.join()
         for call in (lambda: self.client.join('a\0b', 0, 1), lambda: job.declare('a\0b', 1),
                      lambda: gradpool.connect('gradpool://127.0.0.1:1\0'),

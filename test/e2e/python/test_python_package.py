@@ -30,7 +30,7 @@ def rank_pushes_until_killed(rank, workers):
     tensor = job.declare('t', 1000)
     values = numpy.ones(1000, numpy.float32)
     try:
-        # rank 0 of a busy host may receive the loss before the result of the first round
+        # rank 0 gets the error in the second round, or on a busy host already in the first one
         for _ in range(2):
             job.push_pull(tensor, values).wait()
             if rank == 1:
@@ -91,7 +91,7 @@ class Values(Case):
         for number, buffer in enumerate(buffers):
             job.push_pull(job.declare(f't{number}', 6), buffer).wait()
 
-    def test_groups_may_be_cut_differently_on_each_rank(self):
+    def test_each_rank_may_push_the_same_tensors_in_other_groups(self):
         jobs = self.join(2)
         names = [f't{i}' for i in range(6)]
         values = [{name: full(rank + i) for i, name in enumerate(names)} for rank in range(2)]

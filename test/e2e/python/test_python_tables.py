@@ -17,7 +17,7 @@ from python_case import Case, setUpModule, tearDownModule  # noqa: F401
 CLOCKS, KEYS, DIM = 12, 40, 5
 LR, EPSILON, DECAY = numpy.float32(0.05), numpy.float32(1e-10), numpy.float32(0.01)
 BATCH_MOST = 60     # more than KEYS, so that keys occur several times
-ENOUGH = 10 ** 6    # more clocks than a test waits for
+ENOUGH = 10 ** 6    # number of clocks that no test reaches
 
 
 # ---- a training, and its replay ----
@@ -33,8 +33,8 @@ def drawn(rank, clock):
 
 
 def sums_of(pushes):
-    """Returns {key: sum of its gradients in order of ranks, pushes and positions}, where the
-    gradients of one push are added up first."""
+    """Returns {key: sum of its gradients}. The gradients of one push are added first, in order of
+    positions. Then the sums of the pushes are added, in order of ranks and pushes."""
     sums = {}
     for keys, gradients in pushes:
         own = {}
@@ -308,7 +308,7 @@ class Calls(Case):
 
 
 class Refusals(Case):
-    def test_keys_that_are_none_are_refused(self):
+    def test_keys_that_are_invalid_are_refused(self):
         table = self.join().table('t', 2, keys=10)
         for keys, *words in (
                 ([1, -2], 'key -2 at position 1', 'expected keys from 0'),
@@ -450,7 +450,7 @@ class Refusals(Case):
         with self.raises(AttributeError, "module 'gradpool.tables' has no attribute 'Row'"):
             gradpool.tables.Row  # noqa: B018
 
-    def test_a_table_is_no_value_to_copy(self):
+    def test_copies_and_pickles_of_a_table_are_refused(self):
         table = self.join().table('t', 2)
         with self.raises(gradpool.Mismatch, "table 't'", 'cannot be copied or pickled'):
             pickle.dumps(table)
@@ -490,7 +490,7 @@ def rank_outlives(rank, workers):
         table.push([3], numpy.ones((1, 2), numpy.float32))
         table.pull([3])
         job.clock()
-        if clock == (1 if rank == 1 else 3):     # clock 5 is the last one in which others wait
+        if clock == (1 if rank == 1 else 3):     # soon afterwards the other ranks wait for rank 1
             (folder / f'stands.{rank}').touch()
     while rank == 1:
         signal.pause()

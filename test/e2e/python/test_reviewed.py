@@ -212,7 +212,7 @@ class Reviewed(unittest.TestCase):
     def test_moments_of_a_parameter_that_was_frozen_later_are_saved_again(self):
         self.assertEqual(self.run_ranks('rank_freezes_after_a_start'), 2 * [[True, True]])
 
-    def test_a_step_that_is_left_out_is_refused_at_the_next_backward(self):
+    def test_the_backward_after_a_skipped_step_is_refused(self):
         self.has_words('rank_skips_a_step', 'before step() of the attached optimizer',
                        'attach without the optimizer')
 

@@ -175,8 +175,8 @@ def rank_embeds_otherwise(rank, workers):
 # ---- dropped objects ----
 
 def state_here():
-    """Returns the number of descriptors and threads of this process, and its bytes of memory of the
-    job."""
+    """Returns the number of descriptors, the number of threads, and the bytes of mapped job memory
+    of this process."""
     with open('/proc/self/maps', encoding='utf-8') as maps:
         lent = [line.split()[0].split('-') for line in maps if 'gradpool' in line]
     return (len(os.listdir('/proc/self/fd')), len(os.listdir('/proc/self/task')),
@@ -218,8 +218,8 @@ def rank_folds(rank, workers, optimizer_of=None):
         left.append(weakref.ref(net))
         net = model = attachment = optimizer = None
         if rank or fold % 2:    # the other ranks collect garbage at other times
-            gc.collect()        # first frees models,
-            gc.collect()        # then the optimizers used by them
+            gc.collect()        # frees models
+            gc.collect()        # frees the optimizers of the freed models
         if fold % 2:
             harness.until(lambda: job_has(0), 'the folds have given back their tensors')
             dist.barrier()

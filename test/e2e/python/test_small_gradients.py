@@ -14,8 +14,7 @@ from test_scripts import job_has, settle
 DEEP = 30       # number of layers
 NOT_ONE = 10 ** 9
 VIEWS = {'gradient_as_bucket_view': True}
-# Options of DistributedDataParallel, options of attach(), and the number of bytes from which views
-# are moved.
+# Each way has options of DistributedDataParallel, options of attach(), and a value of MOVED_BYTES.
 WAYS = (({}, {}, 0), (VIEWS, {}, 0), (VIEWS, {}, NOT_ONE), ({}, {'wire': 'float16'}, 0),
         ({'static_graph': True}, {}, 0), ({'find_unused_parameters': True}, {}, 0))
 

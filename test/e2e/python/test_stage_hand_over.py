@@ -1,4 +1,4 @@
-"""Tests hand-overs between two stages that time out because the lanes are stopped."""
+"""Tests hand-overs between two stages. The test stops the lanes, so the hand-overs time out."""
 import errno
 import os
 import signal
@@ -15,7 +15,8 @@ import gradpool.stages as stage_calls
 
 
 class HandOvers(Case):
-    """Two ranks in stage 'one', of rank 0 alone, before a hand-over to rank 1 in stage 'all'."""
+    """A job of two ranks is in stage 'one', in which rank 0 works alone. Before stage 'all', rank 0
+    hands its values over to rank 1."""
 
     def setUp(self):
         self.jobs = self.join(2)
@@ -60,13 +61,13 @@ class HandOvers(Case):
 
     def test_a_repeated_call_completes_the_hand_over(self):
         self.time_out()
-        self.values[0][:] = 9       # the giver's values are those of the first call
+        self.values[0][:] = 9       # the hand-over must still deliver the 7 of the first call
         stages = together(self.jobs, lambda job: self.begin(job, 'all', 2))
         self.assertEqual([stage.place for stage in stages], [0, 1])
         self.assertEqual(self.values[1].tolist(), [7] * 1000)
         together(self.jobs, self.end)
         self.run_stage('one', 1)
-        self.run_stage('all', 2)    # the next hand-over has the next values
+        self.run_stage('all', 2)    # the next hand-over delivers the new values
         self.assertEqual(self.values[1].tolist(), [9] * 1000)
 
     def test_a_call_with_another_stage_is_refused(self):

@@ -161,7 +161,7 @@ class Borders(Case):
                     ones(tables[job.rank])
                     job.clock()
             return tables[job.rank].pull([0]).tolist()
-        # the mean of two gradients, then of one
+        # stage 'two' steps by the mean of two gradients, stage 'one' by one gradient
         self.assertEqual(together(jobs, work), [[[-1, -1]]] * 3)
 
     def test_a_border_ends_an_open_clock_and_uneven_clocks(self):
@@ -189,7 +189,7 @@ class Borders(Case):
                 seen.append(tables[job.rank].pull([job.rank])[0, 0].item())
                 job.clock()
             return seen + [tables[job.rank].pull([job.rank])[0, 0].item()]
-        # asp: a pull has its own push; bsp: a pull has the clocks before
+        # asp: a pull contains the push of its own clock; bsp: only pushes of earlier clocks
         self.assertEqual(together(jobs, work), [[-0.5, -0.5, -1]] * 2)
 
     def test_settings_of_the_lowest_member_count(self):
@@ -244,7 +244,7 @@ class Borders(Case):
         self.assertEqual(sorted(unit for units in done.values() for unit in units),
                          sorted([*range(1000)] * 2))
         self.assertIn(1, workers[0])
-        self.assertIn(2, workers[1])    # at least the trial with two ranks
+        self.assertIn(2, workers[1])    # rank 1 works at least in the trial with two ranks
 
     def test_a_stage_wider_than_the_job_is_narrowed_unless_it_needs_more(self):
         jobs = self.join(2)

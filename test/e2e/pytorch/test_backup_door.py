@@ -17,9 +17,9 @@ from test_ddp import attach, Rank, setUpModule, tearDownModule  # noqa: F401 (fo
 from test_ddp_steps import CLOSE, EXACT, halving, TOLERANCE
 
 WORKERS, ROUNDS, STOPPED_ROUNDS = 3, 12, 50
-FIRST = 4       # rounds of the first of two loops: rank 2 is not counted until round 5
+FIRST = 4       # number of rounds of the first loop; rank 2 is in no set of rounds 3 to 5
 # Sets of rounds 1, 2, ..., which repeat. In its second forward() DistributedDataParallel waits for
-# all ranks, so no rank may be outside the sets of rounds 1 and 2 together.
+# all ranks, so each rank must be in the set of round 1 or of round 2.
 SETS = (0, 1), (1, 2), (0, 1), (0, 1), (0, 1), (1, 2), (0, 2)
 RULES, RULE_ROUNDS = ('auto', 'dbw', 'adasync:2'), 25
 MADE = {name: {**EXACT, **CLOSE}[name] for name in ('sgd', 'nesterov', 'adam')}
@@ -242,8 +242,9 @@ def rank_leaves_its_loop(rank, workers):
 
 
 def rank_goes_on(rank, workers):
-    """Continues a job without backup workers from its state_dict() and from its snapshot, in jobs
-    whose rounds have all ranks. Returns the digests."""
+    """Trains a job without backup workers. Two jobs with backup workers continue this training: one
+    from the state_dict(), one from the snapshot. Their rounds count all ranks. Returns the
+    digests."""
     plain = Rank(rank, workers)
     loaded, restored = Rank.beside(rank, workers), Rank.beside(rank, workers)
     path, found = os.environ['TEST_STORE'] + '.snapshot', []

@@ -1,5 +1,5 @@
 """Tests gradpool.distributed with real processes on a real service. Each operation is compared
-with gloo's result. If gloo lacks the operation, it is compared with a computation on gathered
+with gloo's result. An operation that gloo lacks is compared with a computation on gathered
 tensors."""
 import collections
 import datetime
@@ -15,7 +15,7 @@ import test_ddp
 from python_case import setUpModule, tearDownModule     # noqa: found by name
 
 TIMEOUT_S = 60      # timeout of each group, in seconds
-SOON_S = 2          # timeout of a group that reaches it; earlier operations may take longer
+SOON_S = 2          # timeout, set just before an operation that must time out
 COUNT = 37
 
 
@@ -572,7 +572,7 @@ class Distributed(python_case.Case):
                 self.assertEqual(kind, 'Mismatch', text)
                 self.assertRegex(text, word)
 
-    def test_a_result_without_a_place_of_its_own_is_refused_and_the_group_goes_on(self):
+    def test_a_result_with_elements_at_one_address_is_refused_and_the_group_goes_on(self):
         for found, came, whole in self.run_ranks('rank_has_no_place'):
             for kind, text in found:
                 self.assertEqual(kind, 'Mismatch', text)

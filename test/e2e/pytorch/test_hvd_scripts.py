@@ -574,7 +574,7 @@ class Scripts(unittest.TestCase):
                  for name in [compare.__name__ for compare in compares]]
         self.assertEqual([one for one in wrong if one[1]], [])
 
-    def test_objects_made_for_an_optimizer_before_or_after_go_on(self):
+    def test_schedulers_and_scalers_made_before_or_after_the_wrap_work(self):
         self.check(compare_schedulers, compare_scaling_and_clipping,
                    compare_changes_of_every_kind_of_gradient, compare_averaged_models)
 

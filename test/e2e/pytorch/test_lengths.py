@@ -84,8 +84,8 @@ def compare_collectives(of, length, dtype):
 
 
 def compare_many_at_once(of):
-    """Runs many operations at once. The number of free pieces may change when messages are sent,
-    but not their results."""
+    """Runs many operations at once. The number of free pieces may change while messages are sent.
+    The results must not change."""
     dist, turns = of.dist, range(3)
     every = {(length, turn): of.drawn(length, turn=turn) for turn in turns for length in LENGTHS}
     mine = {key: of_ranks[of.rank].clone() for key, of_ranks in every.items()}
@@ -175,7 +175,7 @@ class Lengths(python_case.Case):
             for rank in range(3):
                 self.assertIn(f'rank {rank} brought all_reduce of float32[{5000 + rank}]', text)
 
-    def test_shapes_that_change_do_so_through_the_door_of_horovod(self):
+    def test_shapes_may_change_from_call_to_call_with_horovod_s_calls(self):
         for wrong, told in self.run_ranks('rank_changes_shapes', 2):
             self.assertEqual(wrong, [])
             for kind, text in told:

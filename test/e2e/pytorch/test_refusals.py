@@ -1,5 +1,5 @@
-"""Tests the words of errors of the backend, of attach() and of Horovod's calls, which scripts of
-one, two and three ranks provoke."""
+"""Scripts of one, two and three ranks provoke errors of the backend, of attach() and of Horovod's
+calls. The tests check the words of these errors."""
 import copy
 import datetime
 import errno
@@ -207,7 +207,7 @@ def rank_waits_for_others(rank, workers):
     barrier. Returns the texts of the errors."""
     torch, dist = begin(rank, workers)
     over = pathlib.Path(os.environ['TEST_FOLDER'], 'over')
-    patient = dist.new_group()      # rank 0 answers after the time limit of the barrier
+    patient = dist.new_group()      # long timeout: rank 0 answers after the barrier's deadline
     groups = [dist.new_group(timeout=SOON) for _ in range(3)]
     for group in groups:
         group.timeout_s = SOON.total_seconds()
@@ -403,7 +403,7 @@ class Refusals(python_case.Case):
             with self.subTest(call.__name__):
                 self.assertIn(words, found[call.__name__])
 
-    def test_models_that_cannot_be_attached_or_stepped(self):
+    def test_models_that_cannot_be_attached_or_stepped_get_the_right_words(self):
         self.check(MODELS, *self.run_ranks('rank_attaches'))
 
     def test_an_operation_behind_another_one_is_overdue_without_a_round(self):
@@ -434,10 +434,10 @@ class Refusals(python_case.Case):
         self.assertEqual(len(logged.output), 1)
         self.assertIn('; tensors outside of lent memory are copied', logged.output[0])
 
-    def test_calls_of_a_group(self):
+    def test_wrong_calls_of_a_group_get_the_right_words(self):
         self.check(GROUP, *self.run_ranks('rank_calls_its_group'))
 
-    def test_a_job_that_rank_0_does_not_name(self):
+    def test_a_job_that_rank_0_does_not_name_is_an_error(self):
         self.assertIn('rank 0 of the group has not named the job in 2 s (key ',
                       *self.run_ranks('rank_finds_no_job'))
 
@@ -456,10 +456,10 @@ class Refusals(python_case.Case):
             for word in words:
                 self.assertIn(word, text)
 
-    def test_calls_of_horovod(self):
+    def test_wrong_calls_of_horovod_get_the_right_words(self):
         self.check(HOROVOD, *self.run_ranks('rank_calls_horovod'))
 
-    def test_ranks_of_horovod_that_differ(self):
+    def test_ranks_of_horovod_that_differ_get_the_right_words(self):
         one, other = self.run_ranks('rank_differs', 2, GRADPOOL_TIMEOUT_MS='10000')
         self.check(DIFFERENT, one)
         self.assertEqual(other.pop(thawed_here_alone.__name__), 'no error')

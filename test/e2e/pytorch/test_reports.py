@@ -1,5 +1,5 @@
 """Runs short scripts of public bug reports about PyTorch, Horovod, Lightning, Accelerate,
-DeepSpeed, TRL and Ray. The result must be the value expected by their authors.
+DeepSpeed, TRL and Ray. Each result must be the value that the author of the report expected.
 
 A case is named after its repository and the number of the report, or after a habit shared by
 several reports."""

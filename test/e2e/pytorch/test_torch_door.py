@@ -413,7 +413,9 @@ def rank_disagrees(rank, workers):
     found.append([*of.raised(lambda: hvd.broadcast(ones(9 if is_odd else 4), 0)),
                   watch.seconds()])
     hvd.allreduce(ones(3), op=hvd.Sum)
-    for _ in range(2):      # only some ranks know this shape; afterwards their order is lost
+    # The last rank calls an operation that is new to it. In the second turn the ranks have lost the
+    # common order of their calls.
+    for _ in range(2):
         found.append([*of.raised(lambda: hvd.allreduce(ones(3), op=hvd.Max if is_odd else hvd.Sum)),
                       0])
     net = torch.nn.Linear(2 + is_odd, 3)

@@ -1,7 +1,7 @@
 """Runs PyTorch's own distributed tests (part of python3-torch) on the backend `gradpool`, with
 three ranks and one job for each test. torch_suite.txt (PyTorch 1.13) and torch_suite_2.6.txt name
-all tests that pass on gloo. They also have the number of ranks if a test needs more. A skipped test
-counts as failed.
+all tests that pass on gloo. The files also name the number of ranks of each test that needs more
+than three. A skipped test counts as failed.
 
 Ranks are forks of a process that has imported torch. With --spawn each rank is a separate
 interpreter, as in PyTorch. Such a rank also unloads all modules at its end, but spends most of its
@@ -27,9 +27,9 @@ HERE = pathlib.Path(__file__).parent
 # file for each version of PyTorch; other versions have their number in the file name
 FILES = {'1.13': 'torch_suite.txt'}
 NICENESS = 10       # other tests running at the same time measure times
-TEST_S = 600        # limit of a test in seconds: beside other load tests of this niceness are slow
-# Tests that make their model only for PyTorch's own backend names. At this point the group of
-# `gradpool` exists, and no group of gloo can be made.
+TEST_S = 600        # time limit in seconds: with other load on the host, nice tests are slow
+# Tests that make their model only if the backend has one of PyTorch's own names. These tests see
+# the name `gloo`; their group is of `gradpool`, and no group of gloo can be made.
 OF_NAME = 'test_accumulate_gradients_no_sync'
 # number of ranks for tests that need more than three or an even number, like those of sub-groups in
 # PyTorch 2

@@ -5,11 +5,12 @@
  * Usage: elastic_worker RANK WORKERS WORKERS_MAX SAMPLES BATCH EPOCHS PREFETCH CONTINUES LOG
  * RANK `env`: job, rank and numbers of workers are those of the environment, and the log is
  * LOG.RANK.PID.
- * Lines on standard input, to rank 0: "STEP WORKERS AWAITS": a resize to WORKERS before that step.
- * AWAITS 1: the steps wait for the resize; 0: another thread waits; 2: another thread waits, and
- * the worker leaves without the end of the resize. A resize waits until the steps have the workers
- * of the resize before. Meanwhile rank 0 rests between its steps, for some seconds at most: on a
- * busy host the training could end before a late worker has entered.
+ * Standard input of rank 0 has a line "STEP WORKERS AWAITS" for each resize. Rank 0 resizes the job
+ * to WORKERS before that step. AWAITS is 1: the steps wait for the resize; 0: another thread waits;
+ * 2: another thread waits, and rank 0 leaves before the resize has ended. Each resize begins after
+ * the number of workers of the steps is that of the previous resize. Meanwhile rank 0 rests between
+ * its steps, for a few seconds at most. Without rests, the training could end on a busy host before
+ * a late worker has entered.
  * With ELASTIC_WORKER_DIES in the environment the worker dies when it should send its model. With
  * ELASTIC_WORKER_AWAITS, the path of a file, the worker declares its deal only when the file
  * exists. With ELASTIC_WORKER_PREPARES, another path, its first step waits for that file. With
@@ -208,7 +209,7 @@ static void train(const gp_step *step, uint64_t batch)
     exchange();
     exchange_seldom(step->number);
     if (step->flags & GP_STEP_ENTERS) {
-        has_model = 0; /* also for a new process of one of the first ranks */
+        has_model = 0; /* a new process of a first rank has no model either */
         return;
     }
     for (int e = 0; e < ELEMENTS; e++)
@@ -251,8 +252,9 @@ static int has_to_leave(void)
     return membership.wanted > 0 && membership.wanted <= gp_job_rank(job);
 }
 
-/* Begins a step. A worker that hurries returns HURRIES when only its last record is open. The text
- * of the time-out has the number of this record; the record before confirms the worker's shares. */
+/* Begins a step. Returns HURRIES if the worker hurries and only its last record is open. The worker
+ * finds the number of this record in the text of the time-out. The previous record has then
+ * confirmed the worker's shares. */
 static int begin(gp_step *step)
 {
     char text[32];
@@ -312,7 +314,8 @@ static void leave(gp_client *client, int result)
                 (ended.tv_sec - began.tv_sec) * 1000 + (ended.tv_nsec - began.tv_nsec) / 1000000);
 }
 
-/* Tries to join again until the job has been resized, because a late worker is refused before. */
+/* Tries to join again until the job has been resized, because a late worker is refused until then.
+ * */
 static void join(gp_client *client, const gp_job_spec *spec)
 {
     int result = gp_job_join(client, spec, &job);

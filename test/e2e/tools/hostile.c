@@ -3,7 +3,7 @@
  * attacks until it is killed. WHAT is one of:
  *
  *   plans      requests for plans of 512 GiB, repeated
- *   jobs       lists of jobs, as many as are answered
+ *   jobs       requests for lists of jobs, a new one after each answer
  *   joins      new jobs, repeated
  *   halves     a message of 16 MiB that never ends
  *   strangers  TLS with a wrong key, repeated

@@ -66,8 +66,8 @@ static bool is_committed(void *tensor)
     return t->without_commit == 0 || t->failure.code != 0;
 }
 
-/* Waits until the lanes have named the round of each piece: the wait for a copied result ends
- * before. */
+/* Waits until the lanes have named the round of each piece. gp_wait() for a copied result returns
+ * earlier. */
 static void await_commit(struct gp_tensor *t)
 {
     struct gp_job *job = t->job;

@@ -190,7 +190,7 @@ static void send_and_receive(void)
     declare((gp_tensor_spec){
         .name = "pair", .dtype = GP_F32, .elements = 1000, .ranks = pair, .ranks_count = 2});
     fill(1000);
-    for (int round = 0; round < 3; round++) { /* several changes of the state, and back */
+    for (int round = 0; round < 3; round++) { /* the direction changes in each round */
         int from = round % 2 ? 2 : 0, to = 2 - from;
         must(gp_receive(tensors[to], result[to], &received));
         must(gp_send(tensors[from], gradient[from], &sent));

@@ -19,7 +19,7 @@
 #include <string.h>
 
 #define WAIT_MS 60000
-#define KEYS 300 /* keys with rows, of `KEYS_ALL` that are pulled */
+#define KEYS 300 /* the lowest keys have rows; all of KEYS_ALL are pulled */
 #define KEYS_ALL 330
 #define PUSH_KEYS_MAX 60
 #define DIM_MAX 7
@@ -118,8 +118,8 @@ static gp_row_settings settings_of(uint64_t clock)
 
 /* ---- the replay ---- */
 
-/* Adds the gradients of the key in one push, in the order of positions. Returns whether there are
- * any. */
+/* Adds the gradients of the key in one push, in the order of positions. Returns whether the push
+ * contains the key. */
 static bool replay_push(const struct rows_pushed *p, uint64_t key, uint32_t dim, float *ret_sum)
 {
     bool found = false;
@@ -251,7 +251,7 @@ static gp_request *push_all(uint64_t clock)
     return first;
 }
 
-/* The settings of the other ranks are ignored. */
+/* Each rank sets other rates. Lanes use the settings of rank 0 and ignore all others. */
 static void set_all(uint64_t clock)
 {
     gp_row_settings settings = settings_of(clock);
