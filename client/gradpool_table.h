@@ -156,9 +156,9 @@ GP_API void gp_batch_free(gp_batch *batch);
  * Errors: -EBUSY this rank has 127 open requests to the table on one lane (the limit is lower in a
  * job of more than 64 workers); wait for an earlier request. The error of a failed table or job.
  * gp_wait() returns -ETIMEDOUT if ranks have not ended the previous clock (the text has their
- * clocks): the request is still open; -EDQUOT at its deadline if pushes wait because a limit of table
- * memory is reached (the text has the limit): the request is still open, and continues when there
- * is room; -EOWNERDEAD the lane was lost. */
+ * clocks): the request is still open; -EDQUOT at its deadline if pushes wait because a limit of
+ * table memory is reached (the text has the limit): the request is still open, and continues when
+ * there is room; -EOWNERDEAD the lane was lost. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
