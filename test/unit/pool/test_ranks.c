@@ -134,6 +134,73 @@ static void a_rank_that_left_before_the_job_grew_again_is_started(void **state)
     expect_start(1);
 }
 
+/* A look at a job of two, after which rank 1 has left because of an earlier size of one. */
+static struct pool_look look_without_one(uint64_t rounds)
+{
+    struct pool_look look = look_of(2, rounds);
+    look.sessions[1] = SEEN_LEFT;
+    look.was_removed[1] = true;
+    return look;
+}
+
+/* The job shrinks and grows between two looks, so no look shows the smaller size. */
+static void a_rank_that_left_between_two_looks_is_started_when_the_others_train_on(void **state)
+{
+    train(2);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    struct pool_look look = look_without_one(40);
+    assert_false(ranks_looked(&p, &look, now_ns));
+    expect_rest(); /* as at the end of a training */
+    look = look_without_one(41);
+    assert_false(ranks_looked(&p, &look, now_ns));
+    expect_start(1);
+    assert_false(p.has_trained);
+    train(2);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    look = look_of(2, 60);
+    look.sessions[1] = SEEN_LEFT; /* no size has removed the new process */
+    ranks_looked(&p, &look, now_ns);
+    look.rounds = 70;
+    ranks_looked(&p, &look, now_ns);
+    expect_rest();
+    assert_int_equal(exits(0, 0), VERDICT_TRAINED);
+    assert_true(ranks_are_over(&p));
+}
+
+static void a_removed_rank_at_the_end_of_the_training_is_not_started(void **state)
+{
+    train(2);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    for (int i = 0; i < 3; i++) { /* no further round */
+        struct pool_look look = look_without_one(40);
+        ranks_looked(&p, &look, now_ns);
+        expect_rest();
+    }
+    assert_int_equal(exits(0, 0), VERDICT_TRAINED);
+    struct pool_look late = look_without_one(41);
+    late.sessions[0] = SEEN_LEFT;
+    ranks_looked(&p, &late, now_ns);
+    assert_true(ranks_are_over(&p));
+}
+
+static void a_start_that_the_seeming_end_has_cancelled_is_made_up_for(void **state)
+{
+    train(2);
+    looked(3, 40);
+    expect_start(2);
+    assert_int_equal(killed(2), VERDICT_AGAIN);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    assert_int_equal(p.ranks[2].state, RANK_ABSENT);
+    for (uint64_t rounds = 50; rounds < 52; rounds++) {
+        struct pool_look look = look_without_one(rounds);
+        look.wanted = 3;
+        look.sessions[2] = SEEN_LOST;
+        ranks_looked(&p, &look, now_ns);
+    }
+    expect_start(1);
+    expect_start(2);
+}
+
 static void a_worker_that_dies_is_started_again_after_longer_and_longer_pauses(void **state)
 {
     for (int i = 0; i < 9; i++) {
@@ -418,6 +485,9 @@ int main(void)
         begun(a_job_that_grows_again_keeps_a_rank_that_has_not_left),
         begun(a_rank_that_left_before_the_resize_was_seen_is_started_when_the_job_grows),
         begun(a_rank_that_left_before_the_job_grew_again_is_started),
+        begun(a_rank_that_left_between_two_looks_is_started_when_the_others_train_on),
+        begun(a_removed_rank_at_the_end_of_the_training_is_not_started),
+        begun(a_start_that_the_seeming_end_has_cancelled_is_made_up_for),
         begun(a_worker_that_dies_is_started_again_after_longer_and_longer_pauses),
         begun(the_third_failure_without_a_step_ends_all_workers),
         begun(the_others_train_on_without_a_rank_that_has_failed),
