@@ -159,12 +159,29 @@ static void ranks_include_again(struct pool_ranks *p, const struct pool_look *lo
     p->has_trained = p->has_trained && !any;
 }
 
+/* Keeps workers that were not seen in the job before another one has ended its training there:
+ * these train to the end, too. */
+static void ranks_keep_joined(struct pool_ranks *p, const struct pool_look *look)
+{
+    bool has_left = false;
+    for (uint32_t i = 0; i < p->most; i++)
+        has_left |= look->sessions[i] == SEEN_LEFT;
+    for (uint32_t i = 0; has_left && i < p->wanted; i++) {
+        struct pool_rank *rank = &p->ranks[i];
+        if (rank->state != RANK_LEAVING || !rank->has_joined || rank->was_leaving)
+            continue;
+        rank->state = RANK_RUNNING;
+        rank->due_ns = UINT64_MAX;
+    }
+}
+
 bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns)
 {
     if (!look->has_job)
         return false;
     for (uint32_t i = 0; i < p->most; i++)
         rank_look_at(&p->ranks[i], look, look->sessions[i]);
+    ranks_keep_joined(p, look);
     bool is_new = look->is_elastic && look->wanted != p->wanted && look->wanted >= 1 &&
                   look->wanted <= p->most;
     if (is_new)
@@ -222,8 +239,10 @@ static enum rank_verdict rank_trained(struct pool_ranks *p, struct pool_rank *ra
         struct pool_rank *other = &p->ranks[i];
         if (other->state == RANK_WAITING)
             other->state = RANK_ABSENT;
-        else if (other->state == RANK_RUNNING && !other->has_joined)
-            ranks_let_leave(p, other, now_ns);
+        else if (other->state == RANK_RUNNING && !other->has_joined) {
+            other->state = RANK_LEAVING;
+            other->due_ns = now_ns + p->leave_ns;
+        }
     }
     return VERDICT_TRAINED;
 }

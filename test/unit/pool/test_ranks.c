@@ -317,6 +317,32 @@ static void a_worker_that_never_joined_is_ended_after_the_training(void **state)
     assert_int_equal(p.code, 0);
 }
 
+/* Both were in the job when rank 1 ended its training, but no look had shown rank 0. */
+static void a_worker_that_is_seen_after_the_training_is_not_ended(void **state)
+{
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    expect_wait(30);
+    struct pool_look look = look_of(2, 10);
+    look.sessions[1] = SEEN_LEFT;
+    ranks_looked(&p, &look, now_ns);
+    pass(60);
+    expect_rest();
+    assert_int_equal(exits(0, 0), VERDICT_TRAINED);
+    assert_int_equal(p.code, 0);
+}
+
+/* The job of the training has ended, and the late worker waits for others in a new job. */
+static void a_worker_in_a_new_job_is_ended_after_the_training(void **state)
+{
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    struct pool_look look = look_of(2, 0);
+    look.sessions[1] = SEEN_NOT;
+    ranks_looked(&p, &look, now_ns);
+    pass(30);
+    expect_signal(0, SIGTERM);
+    assert_int_equal(killed(0), VERDICT_DROPPED);
+}
+
 static void a_signal_is_forwarded_and_hurried_by_the_next_ones(void **state)
 {
     ranks_stop(&p, 130, now_ns);
@@ -496,6 +522,8 @@ int main(void)
         begun(all_workers_that_are_lost_found_a_new_job_of_the_present_size),
         begun(a_worker_that_fails_after_the_training_gives_the_exit_code),
         begun(a_worker_that_never_joined_is_ended_after_the_training),
+        begun(a_worker_that_is_seen_after_the_training_is_not_ended),
+        begun(a_worker_in_a_new_job_is_ended_after_the_training),
         begun(a_signal_is_forwarded_and_hurried_by_the_next_ones),
         begun(workers_that_ignore_a_signal_are_ended),
         begun(a_start_that_is_due_does_not_survive_a_signal),
