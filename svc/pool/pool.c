@@ -380,6 +380,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
                                      .workers_max = o->workers_max,
                                      .is_new = adopted == 0};
     pool->ranks.is_ordered = true;
+    pool_say("job %s: the service at %s is asked for slots of site %s", pool->folder->job,
+             o->endpoint, pool->folder->site);
     /* the next pool of the folder ends a job that waits: both need one number */
     int error = folder_store(pool->folder, err);
     if (error == 0)

@@ -193,6 +193,9 @@ bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t n
 void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < p->wanted; i++)
+        p->has_trained |= p->ranks[i].state == RANK_ABSENT && look->sessions[i] == SEEN_LEFT &&
+                          !look->was_removed[i];
+    for (uint32_t i = 0; i < p->wanted && !p->has_trained; i++)
         if (p->ranks[i].state == RANK_ABSENT && look->sessions[i] != SEEN_LEFT)
             await_start(&p->ranks[i], now_ns);
 }

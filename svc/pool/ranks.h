@@ -125,7 +125,8 @@ void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bo
  * new. */
 bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns);
 /* Makes a process due for each needed rank that has none after an adoption, except ranks that have
- * left the job. `look` shows the job; ranks_looked() was called with it. */
+ * left the job. If a rank has left without a resize, the training is over, and no rank starts.
+ * `look` shows the job; ranks_looked() was called with it. */
 void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns);
 /* Handles the end of a process. `ret_pause_s`: set for VERDICT_AGAIN. */
 enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end end, int number,

@@ -129,8 +129,7 @@ struct session {
     char *node;
     enum session_state state;
     bool asks_entry, wants_entry; /* an EnterRequest is expected; it has arrived (K108) */
-    bool was_removed; /* a resize has removed the rank while this worker was in the job */
-    bool knows_wait;  /* the worker has the current reason for waiting (placement/waiting.c) */
+    bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     uint64_t billed_ns;    /* CPU time charged to this connection before the session began */
     struct source process; /* pidfd, if the process runs on this host */
@@ -138,6 +137,7 @@ struct session {
     struct timer away;
     enum channel_end end; /* how the connection of an absent worker has ended */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
+    bool was_removed;   /* a resize has removed the rank while this worker was in the job */
 };
 
 enum entering {

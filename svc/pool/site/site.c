@@ -246,7 +246,8 @@ bool site_is_key_error(int error)
 
 static void site_pause(struct site *site, int error)
 {
-    uint64_t pause_ns = error == -EEXIST           ? RETRY_FORMER_NS
+    bool has_former = error == -EEXIST && site_has_former(site);
+    uint64_t pause_ns = has_former                 ? RETRY_FORMER_NS
                         : site_is_key_error(error) ? RETRY_KEY_NS
                                                    : RETRY_NS;
     struct pollfd wait = {.fd = site->wake_fd, .events = 0};

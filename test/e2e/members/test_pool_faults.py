@@ -173,6 +173,11 @@ class Unanswered(test_pool.Scripts):
             pool = test_pool.Pool(self.folder, '--workers-max', 2, '--endpoint', endpoint, 'true')
             self.addCleanup(pool.end)
             pool.wait_for(f'the service at {endpoint} is asked for slots, for 10 s at most')
+            site = test_pool.Pool(self.folder, '--workers-max', 2, '--job', 'a', '--site', 'here',
+                                  '--folder', f'{self.folder}/site', '--endpoint', endpoint,
+                                  'true', name='site')
+            self.addCleanup(site.end)
+            site.wait_for(f'job a: the service at {endpoint} is asked for slots of site here')
 
 
 for name in [name for name in dir(test_pool.Scripts) if name.startswith('test_')]:

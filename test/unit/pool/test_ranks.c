@@ -482,19 +482,42 @@ static void an_adopted_rank_that_was_removed_has_left(void **state)
     assert_int_equal(ranks_ended(&p, 1, END_UNKNOWN, 0, now_ns, &pause_s), VERDICT_AS_ASKED);
 }
 
-static void ranks_that_ended_without_a_pool_are_started_unless_they_left(void **state)
+/* Rank 1 of four was adopted. Rank 0 is lost, rank 2 has left, and rank 3 has never joined. */
+static struct pool_look adopt_one(bool was_removed)
 {
     ranks_init(&p, 4, MOST, LEAVE_NS);
     ranks_started(&p, 1, 3, true, now_ns);
     struct pool_look look = look_of(4, 10);
     look.sessions[0] = SEEN_LOST;
     look.sessions[2] = SEEN_LEFT;
+    look.was_removed[2] = was_removed;
     look.sessions[3] = SEEN_NOT;
     ranks_looked(&p, &look, now_ns);
     ranks_adopted(&p, &look, now_ns);
+    return look;
+}
+
+static void ranks_that_ended_without_a_pool_are_started_unless_they_left(void **state)
+{
+    struct pool_look look = adopt_one(true);
     expect_start(0);
     expect_start(3);
     expect_rest();
+    look.rounds++; /* the others train on, so the removed rank is needed again */
+    ranks_looked(&p, &look, now_ns);
+    expect_start(2);
+}
+
+static void a_rank_that_has_trained_without_a_pool_ends_the_starts(void **state)
+{
+    adopt_one(false);
+    expect_rest();
+    ranks_ended(&p, 1, END_UNKNOWN, 0, now_ns, &pause_s);
+    struct pool_look look = look_of(4, 10);
+    look.sessions[1] = SEEN_LOST;
+    assert_int_equal(ranks_judge(&p, 1, &look, now_ns, &pause_s), VERDICT_AFTER);
+    assert_true(ranks_are_over(&p));
+    assert_int_equal(p.code, 1);
 }
 
 #define begun(test) cmocka_unit_test_setup(test, begin)
@@ -535,6 +558,7 @@ int main(void)
         adopted(an_adopted_worker_whose_end_nobody_knows_is_an_error),
         adopted(an_adopted_rank_that_was_removed_has_left),
         adopted(ranks_that_ended_without_a_pool_are_started_unless_they_left),
+        adopted(a_rank_that_has_trained_without_a_pool_ends_the_starts),
     };
     return cmocka_run_group_tests_name("ranks", tests, NULL, NULL);
 }
