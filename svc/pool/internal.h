@@ -24,7 +24,7 @@ struct worker_pool {
     bool is_fixed_told; /* the user knows that the job cannot change its size */
     bool is_too_large;  /* the last look has shown a size above --workers-max */
     bool is_unseen;     /* the last look, or the connection to the coordinator, has failed */
-    bool has_joined;    /* the coordinator has accepted the pool, or a claim of its job */
+    bool has_joined;    /* the coordinator has accepted the pool, or its watch of the job */
 };
 
 /* Adopts the living workers of an earlier pool of this folder, and ends their processes whose

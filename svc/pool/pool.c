@@ -145,7 +145,7 @@ static void tell_too_large(struct worker_pool *pool, const struct pool_look *loo
     pool->is_too_large = is_too_large;
 }
 
-/* Another pool has claimed the job before this one, so the workers of this pool are ended. */
+/* Another pool watches the job already, so the workers of this pool are ended. */
 static bool pool_is_second(struct worker_pool *pool, int error, const struct err *err)
 {
     if (error != -EEXIST || pool->has_joined)
@@ -398,9 +398,9 @@ static int pool_look_once(void *context, struct pool_look *ret_look, struct err 
                                ret_look, err);
 }
 
-/* Claims the job before the first start. Without an answer of the service the workers start: they
+/* Looks at the job before the first start. Without an answer of the service the workers start: they
  * wait for the service themselves. */
-static int pool_claim_job(struct worker_pool *pool, struct err *err)
+static int pool_watch_job(struct worker_pool *pool, struct err *err)
 {
     struct pool_look look = {0};
     struct err none;
@@ -413,7 +413,7 @@ static int pool_claim_job(struct worker_pool *pool, struct err *err)
 
 static int pool_begin_watch(struct worker_pool *pool, int adopted, struct err *err)
 {
-    int error = pool_claim_job(pool, err);
+    int error = pool_watch_job(pool, err);
     if (error < 0)
         return error;
     pool->awaits_look = adopted > 0;

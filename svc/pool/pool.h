@@ -19,8 +19,8 @@ struct pool_options {
     const char *host_site; /* site of this host, if the service has slots for it; NULL: none */
     bool is_unanswered;    /* the service has not answered, so workers start without a look */
     /* Requests the state of the job from the service, at first in the caller's thread, then in
-     * another thread. `pool` is the number of the folder, by which the pool claims the job. Returns
-     * 0 or a negative errno with a text. -EEXIST: another pool has the job. */
+     * another thread. `pool` is the number of the folder. Returns 0 or a negative errno with a
+     * text. -EEXIST: another pool has the job. */
     int (*look)(void *context, const char *job, uint64_t pool, struct pool_look *ret_look,
                 struct err *err);
     void *context;

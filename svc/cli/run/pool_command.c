@@ -94,18 +94,18 @@ static int sight_read(const envelope *reply, const char *job, struct pool_look *
     return 0;
 }
 
-/* `pool`: number of the pool that claims the job; 0: none. */
+/* `pool`: number of the pool that watches the job; 0: none. */
 static int sight_ask(struct pool_sight *sight, const char *job, uint64_t pool, envelope **ret_reply,
                      struct err *err)
 {
-    Gradpool__Wire__PoolClaim claim =
-        MESSAGE_PART(PoolClaim, pool_claim, .pool = pool, .node = (char *)sight->node,
+    Gradpool__Wire__PoolWatch watch =
+        MESSAGE_PART(PoolWatch, pool_watch, .pool = pool, .node = (char *)sight->node,
                      .pid = (uint32_t)getpid());
     int error = sight->channel ? 0 : operator_open(sight->endpoint, &sight->channel, err);
     if (error == 0)
         error = operator_call(sight->channel,
                               &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)job,
-                                       .claim = pool ? &claim : NULL),
+                                       .watch = pool ? &watch : NULL),
                               ret_reply, err);
     if (error < 0) {
         channel_destroy(sight->channel);

@@ -107,7 +107,7 @@ struct slots {
     struct service *service;
     struct slots_ended *ended; /* jobs that have ended recently */
     struct list sites, pools, jobs;
-    struct list claims; /* pools without slots (claims.c) */
+    struct list watches; /* pools without slots (watches.c) */
     struct timer look;
     uint64_t incarnations; /* number of incarnations that this process has assigned */
     uint32_t jobs_count, next_id;
@@ -207,14 +207,14 @@ uint32_t slots_removed_in_s(const struct slots_job *job);
 struct slots_ended *slots_ended_create(void); /* NULL: no memory */
 void slots_ended_destroy(struct slots_ended *all);
 
-/* --- claims.c --- */
+/* --- watches.c --- */
 
 /* Checks that no other pool without slots has the job. Returns 0 or -EEXIST. `pool`: number of the
  * pool that may have the job; 0: none. */
-int slots_check_claim(const struct service *s, const struct tenant *tenant, const char *job,
+int slots_check_watch(const struct service *s, const struct tenant *tenant, const char *job,
                       uint64_t pool, struct err *err);
-/* Removes the claims of the connection. NULL: all claims. */
-void slots_claims_forget(const struct slots *slots, const struct peer *peer);
+/* Removes the watches of the connection. NULL: all watches. */
+void slots_watches_forget(const struct slots *slots, const struct peer *peer);
 
 /* --- speed.c --- */
 

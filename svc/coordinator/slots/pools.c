@@ -18,7 +18,7 @@ void slots_peer_gone(struct peer *p)
     struct slots *slots = p->service->works->slots;
     struct slots_pool *pool = slots ? slots_pool_of(p) : NULL;
     if (slots)
-        slots_claims_forget(slots, p);
+        slots_watches_forget(slots, p);
     if (!pool)
         return;
     pool->peer = NULL;
@@ -263,7 +263,7 @@ static bool slots_name_is_free(struct peer *p, uint64_t request, const WIRE(Pool
                   s->works->slots->jobs_count);
     else if (quota_check_new_job(s, p->tenant, submit->job, most, &err) < 0 ||
              slots_check_tenant(s, p->tenant, &err) < 0 ||
-             slots_check_claim(s, p->tenant, submit->job, 0, &err) < 0)
+             slots_check_watch(s, p->tenant, submit->job, 0, &err) < 0)
         peer_fail(p, request, err.code, "%s", err.text);
     else
         return true;

@@ -187,7 +187,7 @@ int slots_create(struct service *s)
     list_init(&s->works->slots->sites);
     list_init(&s->works->slots->pools);
     list_init(&s->works->slots->jobs);
-    list_init(&s->works->slots->claims);
+    list_init(&s->works->slots->watches);
     timer_init(&s->works->slots->look, slots_look);
     s->works->slots->ended = slots_ended_create();
     if (!s->works->slots->ended)
@@ -212,7 +212,7 @@ void slots_destroy(struct service *s)
         list_remove(&site->link);
         free(site);
     }
-    slots_claims_forget(s->works->slots, NULL);
+    slots_watches_forget(s->works->slots, NULL);
     slots_ended_destroy(s->works->slots->ended);
     free(s->works->slots);
 }

@@ -1,4 +1,4 @@
-/* Tests claims of pools without slots: a job has one pool (SL46). */
+/* Tests watches of pools without slots: a job has one pool (SL46). */
 #include "svc/base/clock.h"
 #include "test/unit/coordinator/members_case.h"
 #include "test/unit/coordinator/slots/pool_case.h"
@@ -9,91 +9,91 @@
 #define OPERATOR GRADPOOL__WIRE__ROLE__ROLE_OPERATOR
 
 /* A request about job "resnet" by the pool with this number and process number on node7. */
-struct claiming {
+struct watching {
     envelope request;
     WIRE(JobsRequest) jobs;
-    WIRE(PoolClaim) claim;
+    WIRE(PoolWatch) watch;
 };
 
-static envelope *claiming_fill(struct claiming *c, uint64_t pool, uint32_t pid)
+static envelope *watching_fill(struct watching *c, uint64_t pool, uint32_t pid)
 {
-    c->claim = MESSAGE_PART(PoolClaim, pool_claim, .pool = pool, .node = "node7", .pid = pid);
-    c->jobs = MESSAGE_PART(JobsRequest, jobs_request, .job = "resnet", .claim = &c->claim);
+    c->watch = MESSAGE_PART(PoolWatch, pool_watch, .pool = pool, .node = "node7", .pid = pid);
+    c->jobs = MESSAGE_PART(JobsRequest, jobs_request, .job = "resnet", .watch = &c->watch);
     c->request = ENVELOPE(0, JOBS_REQUEST, jobs_request, &c->jobs);
     return &c->request;
 }
 
-static void claim(struct end *e, uint64_t pool, uint32_t pid)
+static void watch(struct end *e, uint64_t pool, uint32_t pid)
 {
-    struct claiming c;
-    envelope *reply = end_ask(e, claiming_fill(&c, pool, pid));
+    struct watching c;
+    envelope *reply = end_ask(e, watching_fill(&c, pool, pid));
     if (reply->body_case != BODY(JOBS_REPLY))
         fail_msg("refused: %s", reply->failure ? reply->failure->text : "?");
     message_free(reply);
 }
 
-static void claim_refused(struct end *e, uint64_t pool, int code, const char *text)
+static void watch_refused(struct end *e, uint64_t pool, int code, const char *text)
 {
-    struct claiming c;
-    end_ask_refused(e, claiming_fill(&c, pool, 6), code, text);
+    struct watching c;
+    end_ask_refused(e, watching_fill(&c, pool, 6), code, text);
 }
 
 static void a_second_pool_of_a_job_is_refused(void **state)
 {
     struct end *first = rig_connect(*state, OPERATOR), *second = rig_connect(*state, OPERATOR);
-    claim(first, 7, 4242);
-    claim(first, 7, 4242);
-    claim_refused(second, 8, -EEXIST,
+    watch(first, 7, 4242);
+    watch(first, 7, 4242);
+    watch_refused(second, 8, -EEXIST,
                   "job resnet has a pool already, on node7 (pid 4242); end that pool, or give this "
                   "job another name");
     end_close(first);
     rig_settle(*state);
-    claim(second, 8, 6);
+    watch(second, 8, 6);
 }
 
 /* The coordinator has not detected the end of the former connection. */
-static void a_pool_that_starts_again_replaces_its_claim(void **state)
+static void a_pool_that_starts_again_replaces_its_watch(void **state)
 {
     struct end *first = rig_connect(*state, OPERATOR), *second = rig_connect(*state, OPERATOR);
-    claim(first, 7, 4242);
-    claim(second, 7, 4243);
+    watch(first, 7, 4242);
+    watch(second, 7, 4243);
     end_close(first);
     rig_settle(*state);
-    claim_refused(rig_connect(*state, OPERATOR), 8, -EEXIST, "on node7 (pid 4243)");
+    watch_refused(rig_connect(*state, OPERATOR), 8, -EEXIST, "on node7 (pid 4243)");
 }
 
 static void tenants_may_have_jobs_of_one_name(void **state)
 {
     const struct key one = pools_add_tenant(*state, "one"), two = pools_add_tenant(*state, "two");
-    claim(rig_connect_with_key(*state, OPERATOR, &one), 7, 1);
+    watch(rig_connect_with_key(*state, OPERATOR, &one), 7, 1);
     struct end *other = rig_connect_with_key(*state, OPERATOR, &two);
-    claim(other, 8, 2);
-    claim_refused(rig_connect_with_key(*state, OPERATOR, &two), 7, -EEXIST, "(pid 2)");
+    watch(other, 8, 2);
+    watch_refused(rig_connect_with_key(*state, OPERATOR, &two), 7, -EEXIST, "(pid 2)");
 }
 
 static void a_job_with_slots_and_one_without_exclude_each_other(void **state)
 {
     struct end *asking = rig_connect(*state, OPERATOR);
     struct end *pool = pool_join(*state, (struct pool_joining){0});
-    claim(asking, 8, 6);
+    watch(asking, 8, 6);
     pool_submit_refused(pool, "resnet", 1, 1, -EEXIST,
                         "job resnet has a pool already, on node7 (pid 6)");
     end_close(asking);
     rig_settle(*state);
     pool_submit(pool, "resnet", 1, 1);
-    claim_refused(rig_connect(*state, OPERATOR), 8, -EEXIST,
+    watch_refused(rig_connect(*state, OPERATOR), 8, -EEXIST,
                   "job resnet was submitted by the pool on node7 (pid 4242) already");
 }
 
-static void a_claim_without_a_pool_is_refused(void **state)
+static void a_watch_without_a_pool_is_refused(void **state)
 {
     struct end *asking = rig_connect(*state, OPERATOR);
-    struct claiming c;
-    claim_refused(asking, 0, -EINVAL, "a pool names its job, a number other than 0, and its host");
-    claiming_fill(&c, 7, 6);
-    c.claim.node = "";
+    struct watching c;
+    watch_refused(asking, 0, -EINVAL, "a pool names its job, a number other than 0, and its host");
+    watching_fill(&c, 7, 6);
+    c.watch.node = "";
     end_ask_refused(asking, &c.request, -EINVAL, "and its host; install the same version");
-    claiming_fill(&c, 7, 6);
+    watching_fill(&c, 7, 6);
     c.jobs.job = "a\nb";
     end_ask_refused(asking, &c.request, -EINVAL, "names its job");
     c.jobs.job = "";
@@ -128,10 +128,10 @@ int main(void)
 {
     static const struct CMUnitTest cases[] = {
         CASE(a_second_pool_of_a_job_is_refused),
-        CASE(a_pool_that_starts_again_replaces_its_claim),
+        CASE(a_pool_that_starts_again_replaces_its_watch),
         CASE(tenants_may_have_jobs_of_one_name),
         CASE(a_job_with_slots_and_one_without_exclude_each_other),
-        CASE(a_claim_without_a_pool_is_refused),
+        CASE(a_watch_without_a_pool_is_refused),
         CASE(a_removed_rank_is_shown_as_removed),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
