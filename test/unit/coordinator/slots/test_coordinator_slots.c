@@ -32,8 +32,8 @@ static void a_job_begins_with_all_workers_that_have_slots(void **state)
     end_expect_none(pool, BODY(POOL_ORDERS));
 }
 
-/* The first tenant has all slots. A job of the second tenant gets the slots of the highest ranks,
- * and finally as many slots as the first tenant keeps (F6). */
+/* The first tenant has all slots. A job of the second tenant then gets the slots of the highest
+ * ranks, until both tenants have the same number of slots (F6). */
 static void two_tenants_share_a_site(void **state)
 {
     const struct key one = pools_add_tenant(*state, "one"), two = pools_add_tenant(*state, "two");

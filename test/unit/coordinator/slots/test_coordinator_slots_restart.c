@@ -6,7 +6,7 @@
 
 /* --- restart of the coordinator --- */
 
-/* Rank 0 was reported, rank 1 was not: its order may not have arrived. */
+/* The pool has reported rank 0, but not rank 1: the order for rank 1 may not have arrived. */
 static void a_restart_repeats_orders_once(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
