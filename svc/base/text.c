@@ -7,10 +7,16 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Replaces the end of a truncated text by "...", from the beginning of a character on. A UTF-8
+ * character has at most three continuation bytes. */
 static bool mark_cut(char *buffer, size_t buffer_bytes)
 {
-    if (buffer_bytes >= 4)
-        memcpy(buffer + buffer_bytes - 4, "...", 4);
+    if (buffer_bytes < 4)
+        return false;
+    size_t at = buffer_bytes - 4;
+    for (int i = 0; i < 3 && at > 0 && (buffer[at] & 0xc0) == 0x80; i++)
+        at--;
+    memcpy(buffer + at, "...", 4);
     return false;
 }
 

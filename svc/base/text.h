@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 /* Appends to the string in `buffer`, which stays terminated. A text that does not fit is truncated
- * and ends in "..."; the function then returns false. */
+ * behind a whole UTF-8 character and ends in "..."; the function then returns false. */
 _Bool text_append(char *buffer, size_t buffer_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -194,5 +194,6 @@ const struct job_hooks hooks_of_jobs = {
 const struct service_hooks hooks_of_service = {
     .view_has_changed = display_wake,
     .training_may_begin = measuring_wake,
+    .tenant_is_revoked = slots_tenant_revoked,
     .gives_up = service_give_up,
 };

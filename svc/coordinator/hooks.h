@@ -93,7 +93,8 @@ struct service_hooks {
     void (*view_has_changed)(struct service *s);
     /* A job may begin to train, so the service has to measure from now on. */
     void (*training_may_begin)(struct service *s);
-
+    /* The key of the tenant was revoked. The tenant's connections still exist. */
+    void (*tenant_is_revoked)(struct service *s, const struct tenant *tenant);
     /* The service cannot continue and is about to end in order. The log has the reason. */
     void (*gives_up)(struct service *s, int code);
 };

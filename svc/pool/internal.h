@@ -24,7 +24,7 @@ struct worker_pool {
     bool is_fixed_told; /* the user knows that the job cannot change its size */
     bool is_too_large;  /* the last look has shown a size above --workers-max */
     bool is_unseen;     /* the last look, or the connection to the coordinator, has failed */
-    bool has_joined;    /* the coordinator has accepted the pool */
+    bool has_joined;    /* the coordinator has accepted the pool, or its watch of the job */
 };
 
 /* Adopts the living workers of an earlier pool of this folder, and ends their processes whose
@@ -34,6 +34,9 @@ int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err);
 uint64_t pool_program_hash(char *const *program);
 /* Starts a process of the rank, and enters it or its failure. */
 void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns);
+/* Carries out the orders that have arrived. Returns the state of the connection: 0 or a negative
+ * errno. */
+int pool_take_orders(struct worker_pool *pool);
 /* Enters the end of a rank's process, and tells the user. */
 void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end, int number);
 /* Reports the state of the rank's newest start to the coordinator, if the pool has a site. */

@@ -145,9 +145,21 @@ static void tell_too_large(struct worker_pool *pool, const struct pool_look *loo
     pool->is_too_large = is_too_large;
 }
 
+/* Another pool watches the job already, so the workers of this pool are ended. */
+static bool pool_is_second(struct worker_pool *pool, int error, const struct err *err)
+{
+    if (error != -EEXIST || pool->has_joined)
+        return false;
+    if (!pool->ranks.is_over)
+        pool_say("%s", err->text);
+    ranks_order_over(&pool->ranks, error);
+    return true;
+}
+
 static void tell_unseen(struct worker_pool *pool, int error, const struct err *err)
 {
     bool is_unseen = error < 0;
+    pool->has_joined = pool->has_joined || error == 0;
     if (is_unseen == pool->is_unseen)
         return;
     pool->is_unseen = is_unseen;
@@ -192,6 +204,8 @@ static void take_look(struct worker_pool *pool)
     int error = watch_take(pool->watch, &look, &err);
     uint32_t wanted = pool->ranks.wanted;
     uint64_t now_ns = clock_now_ns();
+    if (pool_is_second(pool, error, &err))
+        return;
     tell_unseen(pool, error, &err);
     if (error < 0)
         return;
@@ -207,104 +221,7 @@ static void take_look(struct worker_pool *pool)
     judge_gone(pool, &look);
 }
 
-/* --- orders --- */
-
-static void obey_start(struct worker_pool *pool, const struct site_order *order)
-{
-    struct site_report report = {.event = SITE_WITHHELD};
-    uint32_t pause_s, rank = order->rank;
-    enum rank_effect effect =
-        ranks_order_start(&pool->ranks, rank, order->incarnation, clock_now_ns(), &pause_s);
-    if (effect == EFFECT_ENDED)
-        return site_report_again(pool->site, rank, order->incarnation);
-    if (order->workers >= 1 && order->workers <= POOL_RANKS_MAX)
-        pool->ranks.founders = order->workers;
-    if (order->workers_max >= 1 && order->workers_max <= POOL_RANKS_MAX)
-        pool->workers_max = order->workers_max;
-    if (effect == EFFECT_KNOWN || pause_s == 0)
-        return;
-    pool_say("rank %u: a new process starts in %u s", rank, pause_s);
-    report.rank = rank;
-    report.incarnation = order->incarnation;
-    snprintf(report.text, sizeof report.text,
-             "rank %u starts again %u s after the end of its last process", rank, pause_s);
-    site_report(pool->site, &report);
-}
-
-static void obey_leave(struct worker_pool *pool, const struct site_order *order)
-{
-    bool is_end = order->verb == SITE_END;
-    enum rank_effect effect =
-        ranks_order_leave(&pool->ranks, order->rank, order->incarnation, is_end, clock_now_ns());
-    if (effect == EFFECT_ENDED)
-        return site_report_again(pool->site, order->rank, order->incarnation);
-    if (effect == EFFECT_NEW)
-        pool_say("rank %u: %s%s", order->rank,
-                 is_end ? "ended by the coordinator: " : "leaves, because its slot is needed",
-                 is_end ? order->text : "");
-}
-
-static void obey_over(struct worker_pool *pool, const struct site_order *order)
-{
-    if (order->code < 0 && !pool->ranks.is_ending)
-        pool_say("job %s is over: %s", pool->folder->job, order->text);
-    ranks_order_over(&pool->ranks, order->code);
-}
-
-/* A pool that adopts workers may have a smaller --workers-max than the pool that has submitted the
- * job. */
-static void obey_not(struct worker_pool *pool, const struct site_order *order)
-{
-    struct site_report report = {
-        .event = SITE_WITHHELD, .rank = order->rank, .incarnation = order->incarnation};
-    if (order->rank >= POOL_RANKS_MAX)
-        return;
-    if (order->verb != SITE_START)
-        return site_report_again(pool->site, order->rank, order->incarnation);
-    snprintf(report.text, sizeof report.text,
-             "the pool starts no rank %u, because its --workers-max is %u", order->rank,
-             pool->ranks.most);
-    pool_say("job %s: %s", pool->folder->job, report.text);
-    site_report(pool->site, &report);
-}
-
-static void pool_obey(struct worker_pool *pool, const struct site_order *order)
-{
-    if (order->verb == SITE_OVER)
-        obey_over(pool, order);
-    else if (order->rank >= pool->ranks.most)
-        obey_not(pool, order);
-    else if (order->verb == SITE_START)
-        obey_start(pool, order);
-    else
-        obey_leave(pool, order);
-}
-
-static void tell_connection(struct worker_pool *pool, int error, const struct err *err)
-{
-    bool is_lost = error < 0 && error != -EINPROGRESS && !pool->ranks.is_over;
-    if (is_lost && !pool->is_unseen)
-        pool_say("job %s: no orders: %s; its workers train on", pool->folder->job, err->text);
-    else if (error == 0 && pool->is_unseen)
-        pool_say("job %s: orders arrive again", pool->folder->job);
-    else if (error == 0 && !pool->has_joined)
-        pool_say("job %s: site %s starts its workers when slots are free", pool->folder->job,
-                 pool->folder->site);
-    pool->has_joined = pool->has_joined || error == 0;
-    pool->is_unseen = is_lost;
-}
-
-/* Returns the state of the connection: 0 or a negative errno. */
-static int take_orders(struct worker_pool *pool)
-{
-    struct site_order order;
-    struct err err;
-    int error = site_state(pool->site, &err);
-    while (site_take(pool->site, &order))
-        pool_obey(pool, &order);
-    tell_connection(pool, error, &err);
-    return error;
-}
+/* --- signals --- */
 
 /* The coordinator starts no other worker of a job that its pool has ended. */
 static void pool_withdraw(struct worker_pool *pool)
@@ -312,8 +229,6 @@ static void pool_withdraw(struct worker_pool *pool)
     if (pool->site && pool->ranks.is_ending && !pool->ranks.is_over)
         site_withdraw(pool->site);
 }
-
-/* --- signals --- */
 
 static void pool_stop(struct worker_pool *pool, int number)
 {
@@ -355,7 +270,7 @@ static void pool_settle(struct worker_pool *pool)
     struct pollfd fds[] = {{.fd = pool->signal_fd, .events = POLLIN},
                            {.fd = site_fd(pool->site), .events = POLLIN}};
     pool_withdraw(pool);
-    while (take_orders(pool) == 0 && !(pool->ranks.is_over && site_is_settled(pool->site)) &&
+    while (pool_take_orders(pool) == 0 && !(pool->ranks.is_over && site_is_settled(pool->site)) &&
            clock_now_ns() < deadline_ns && !pool_is_signalled(pool))
         (void)poll(fds, 2, clock_poll_ms(deadline_ns, clock_now_ns()));
 }
@@ -397,7 +312,7 @@ static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
         if (fds[rank + 2].revents)
             adopted_ended(pool, rank);
     if (fds[1].revents && pool->site)
-        (void)take_orders(pool);
+        (void)pool_take_orders(pool);
     else if (fds[1].revents)
         take_look(pool);
     if (fds[0].revents)
@@ -465,6 +380,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
                                      .workers_max = o->workers_max,
                                      .is_new = adopted == 0};
     pool->ranks.is_ordered = true;
+    pool_say("job %s: the service at %s is asked for slots of site %s", pool->folder->job,
+             o->endpoint, pool->folder->site);
     /* the next pool of the folder ends a job that waits: both need one number */
     int error = folder_store(pool->folder, err);
     if (error == 0)
@@ -477,11 +394,28 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
 static int pool_look_once(void *context, struct pool_look *ret_look, struct err *err)
 {
     const struct worker_pool *pool = context;
-    return pool->options->look(pool->options->context, pool->folder->job, ret_look, err);
+    return pool->options->look(pool->options->context, pool->folder->job, pool->folder->pool,
+                               ret_look, err);
+}
+
+/* Looks at the job before the first start. Without an answer of the service the workers start: they
+ * wait for the service themselves. */
+static int pool_watch_job(struct worker_pool *pool, struct err *err)
+{
+    struct pool_look look = {0};
+    struct err none;
+    int error = pool->options->is_unanswered ? -EAGAIN : pool_look_once(pool, &look, &none);
+    pool->has_joined = error == 0;
+    if (error == -EEXIST)
+        *err = none;
+    return error == -EEXIST ? error : 0;
 }
 
 static int pool_begin_watch(struct worker_pool *pool, int adopted, struct err *err)
 {
+    int error = pool_watch_job(pool, err);
+    if (error < 0)
+        return error;
     pool->awaits_look = adopted > 0;
     if (adopted == 0)
         ranks_begin(&pool->ranks, clock_now_ns());

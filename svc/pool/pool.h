@@ -17,9 +17,12 @@ struct pool_options {
     char **program;        /* arguments; ends with NULL */
     const char *site;      /* site that the user has named; NULL: `host_site` */
     const char *host_site; /* site of this host, if the service has slots for it; NULL: none */
-    /* Requests the state of the job from the service, in another thread. Returns 0 or a negative
-     * errno with a text. */
-    int (*look)(void *context, const char *job, struct pool_look *ret_look, struct err *err);
+    bool is_unanswered;    /* the service has not answered, so workers start without a look */
+    /* Requests the state of the job from the service, at first in the caller's thread, then in
+     * another thread. `pool` is the number of the folder. Returns 0 or a negative errno with a
+     * text. -EEXIST: another pool has the job. */
+    int (*look)(void *context, const char *job, uint64_t pool, struct pool_look *ret_look,
+                struct err *err);
     void *context;
     const struct site_calls *calls; /* for a pool with a site */
     void *calls_context;

@@ -4,6 +4,7 @@
 
 #include "svc/base/clock.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stddef.h>
 #include <string.h>
@@ -128,22 +129,73 @@ static void rank_look_at(struct pool_rank *rank, const struct pool_look *look,
     rank->has_stepped = rank->has_stepped || rank->looks >= LOOKS_OF_STEP;
 }
 
+/* Returns whether the rank has left after a removal, and the others have made a round since. The
+ * look that shows the removal may also show a later size that needs the rank again. */
+static bool rank_has_gone(struct pool_rank *rank, const struct pool_look *look, uint32_t i)
+{
+    if (rank->state != RANK_ABSENT || look->sessions[i] != SEEN_LEFT || !look->was_removed[i])
+        return false;
+    if (rank->rounds_left == 0)
+        rank->rounds_left = look->rounds + 1;
+    return look->rounds >= rank->rounds_left;
+}
+
+/* Starts ranks that two resizes between two looks have removed and included again. Their exit code
+ * 0 did not mean the end of the training. */
+static void ranks_include_again(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns)
+{
+    bool has_gone[POOL_RANKS_MAX] = {0}, any = false;
+    if (p->is_ending || !look->is_elastic || !training_goes_on(p))
+        return;
+    for (uint32_t i = 0; i < p->wanted; i++)
+        any |= has_gone[i] = rank_has_gone(&p->ranks[i], look, i);
+    for (uint32_t i = 0; any && i < p->wanted; i++) {
+        struct pool_rank *rank = &p->ranks[i];
+        if (rank->state == RANK_LEAVING)
+            resize_needed(rank, false, now_ns);
+        else if (rank->state == RANK_ABSENT && (has_gone[i] || look->sessions[i] != SEEN_LEFT))
+            await_start(rank, now_ns);
+    }
+    p->has_trained = p->has_trained && !any;
+}
+
+/* Keeps workers that were not seen in the job before another one has ended its training there:
+ * these train to the end, too. */
+static void ranks_keep_joined(struct pool_ranks *p, const struct pool_look *look)
+{
+    bool has_left = false;
+    for (uint32_t i = 0; i < p->most; i++)
+        has_left |= look->sessions[i] == SEEN_LEFT;
+    for (uint32_t i = 0; has_left && i < p->wanted; i++) {
+        struct pool_rank *rank = &p->ranks[i];
+        if (rank->state != RANK_LEAVING || !rank->has_joined || rank->was_leaving)
+            continue;
+        rank->state = RANK_RUNNING;
+        rank->due_ns = UINT64_MAX;
+    }
+}
+
 bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns)
 {
     if (!look->has_job)
         return false;
     for (uint32_t i = 0; i < p->most; i++)
         rank_look_at(&p->ranks[i], look, look->sessions[i]);
+    ranks_keep_joined(p, look);
     bool is_new = look->is_elastic && look->wanted != p->wanted && look->wanted >= 1 &&
                   look->wanted <= p->most;
     if (is_new)
         ranks_resize(p, look->wanted, now_ns);
+    ranks_include_again(p, look, now_ns);
     return is_new;
 }
 
 void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns)
 {
     for (uint32_t i = 0; i < p->wanted; i++)
+        p->has_trained |= p->ranks[i].state == RANK_ABSENT && look->sessions[i] == SEEN_LEFT &&
+                          !look->was_removed[i];
+    for (uint32_t i = 0; i < p->wanted && !p->has_trained; i++)
         if (p->ranks[i].state == RANK_ABSENT && look->sessions[i] != SEEN_LEFT)
             await_start(&p->ranks[i], now_ns);
 }
@@ -190,8 +242,10 @@ static enum rank_verdict rank_trained(struct pool_ranks *p, struct pool_rank *ra
         struct pool_rank *other = &p->ranks[i];
         if (other->state == RANK_WAITING)
             other->state = RANK_ABSENT;
-        else if (other->state == RANK_RUNNING && !other->has_joined)
-            ranks_let_leave(p, other, now_ns);
+        else if (other->state == RANK_RUNNING && !other->has_joined) {
+            other->state = RANK_LEAVING;
+            other->due_ns = now_ns + p->leave_ns;
+        }
     }
     return VERDICT_TRAINED;
 }
@@ -262,6 +316,7 @@ static enum rank_verdict ordered_failed(struct pool_ranks *p, struct pool_rank *
                                         uint64_t now_ns)
 {
     rank_count_death(rank, now_ns);
+    rank->has_failed = true;
     p->last_code = code;
     return VERDICT_ORDERS;
 }
@@ -280,6 +335,7 @@ static enum rank_verdict ordered_ended(struct pool_ranks *p, struct pool_rank *r
     bool was_ended = rank->state > RANK_LEAVING || rank->was_leaving || p->is_ending;
     bool is_well = end == END_EXIT && number == 0;
     ordered_go_on(p, rank, now_ns);
+    rank->has_trained = is_well && !was_ended;
     if (was_ended || is_well) {
         rank->deaths = 0;
         return VERDICT_AS_ASKED;
@@ -398,6 +454,17 @@ void ranks_order_over(struct pool_ranks *p, int code)
     ranks_end_all(p, RANK_ENDING);
 }
 
+bool ranks_order_forgotten(struct pool_ranks *p)
+{
+    bool has_trained = false, has_failed = ranks_have_workers(p);
+    for (uint32_t i = 0; i < p->most; i++) {
+        has_trained |= p->ranks[i].has_trained;
+        has_failed |= p->ranks[i].has_failed;
+    }
+    ranks_order_over(p, has_trained && !has_failed ? 0 : -ENOENT);
+    return has_trained && !has_failed;
+}
+
 /* --- actions --- */
 
 static int signal_of(enum rank_state state, int forwarded)
@@ -462,13 +529,18 @@ struct pool_action ranks_next(struct pool_ranks *p, int forwarded, uint64_t now_
     return (struct pool_action){.verb = POOL_NOTHING, .at_ns = at_ns};
 }
 
+bool ranks_have_workers(const struct pool_ranks *p)
+{
+    for (uint32_t i = 0; i < p->most; i++)
+        if (ranks_is_alive(&p->ranks[i]) || p->ranks[i].state == RANK_WAITING ||
+            p->ranks[i].state == RANK_GONE)
+            return true;
+    return false;
+}
+
 bool ranks_are_over(const struct pool_ranks *p)
 {
     if (p->is_ordered && !p->is_over && !p->is_ending)
         return false;
-    for (uint32_t i = 0; i < p->most; i++)
-        if (ranks_is_alive(&p->ranks[i]) || p->ranks[i].state == RANK_WAITING ||
-            p->ranks[i].state == RANK_GONE)
-            return false;
-    return true;
+    return !ranks_have_workers(p);
 }

@@ -38,6 +38,8 @@ struct pool_look {
     uint32_t wanted; /* size that the last resize has set */
     uint64_t rounds; /* of the whole job */
     enum rank_session sessions[POOL_RANKS_MAX];
+    /* a resize has removed the rank while the session existed */
+    bool was_removed[POOL_RANKS_MAX];
     uint32_t
         pids[POOL_RANKS_MAX]; /* process of the session, in its own PID namespace; 0: unknown */
 };
@@ -49,6 +51,8 @@ struct pool_rank {
     bool has_stepped;     /* the process has trained */
     bool was_leaving;     /* the process was asked to leave */
     bool has_joined;      /* a look has shown the process in the job */
+    bool has_trained;     /* the newest process has ended with exit code 0 by itself */
+    bool has_failed;      /* the newest process has failed */
     uint64_t incarnation; /* number of the newest start of the rank; 0: never started */
     uint64_t ordered;     /* incarnation of the newest order to start; 0: none */
     uint64_t due_ns, started_ns, ended_ns;
@@ -56,6 +60,9 @@ struct pool_rank {
     uint32_t deaths;   /* processes in a row that have lived for a short time */
     uint64_t rounds;   /* of the job, at the last look that has shown a step */
     uint32_t looks;    /* looks that have shown a step */
+    /* rounds of the job, plus 1, at the first look that has shown a leave after a removal; 0: no
+     * such look */
+    uint64_t rounds_left;
 };
 
 /* How a process has ended. */
@@ -118,7 +125,8 @@ void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bo
  * new. */
 bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns);
 /* Makes a process due for each needed rank that has none after an adoption, except ranks that have
- * left the job. `look` shows the job; ranks_looked() was called with it. */
+ * left the job. If a rank has left without a resize, the training is over, and no rank starts.
+ * `look` shows the job; ranks_looked() was called with it. */
 void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns);
 /* Handles the end of a process. `ret_pause_s`: set for VERDICT_AGAIN. */
 enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end end, int number,
@@ -143,10 +151,16 @@ enum rank_effect ranks_order_leave(struct pool_ranks *p, uint32_t rank, uint64_t
 /* The job is over; the remaining processes are ended. `code`: 0 or a negative errno. */
 void ranks_order_over(struct pool_ranks *p, int code);
 
+/* The coordinator no longer knows the job. Returns whether the training is complete: no process
+ * runs, none has failed, and one has ended with exit code 0 by itself. */
+bool ranks_order_forgotten(struct pool_ranks *p);
+
 /* Returns the next action, and enters it: the caller carries it out. Called until POOL_NOTHING. */
 struct pool_action ranks_next(struct pool_ranks *p, int forwarded, uint64_t now_ns);
 
 bool ranks_is_alive(const struct pool_rank *rank);
+/* Returns whether a process runs or is due, or the end of one is not judged yet. */
+bool ranks_have_workers(const struct pool_ranks *p);
 /* Returns whether no process runs and none is due. */
 bool ranks_are_over(const struct pool_ranks *p);
 const char *rank_state_name(enum rank_state state);

@@ -4,6 +4,7 @@
 #include "svc/base/clock.h"
 #include "svc/base/system/unique.h"
 #include "svc/base/text.h"
+#include "svc/cli/cli.h"
 #include "svc/cli/operator.h"
 #include "svc/cli/run/pool_site.h"
 #include "svc/cli/run/run.h"
@@ -23,7 +24,7 @@
 
 /* Connection of the thread that requests the state of the job; NULL: none. */
 struct pool_sight {
-    const char *endpoint;
+    const char *endpoint, *node;
     struct channel *channel;
 };
 
@@ -53,6 +54,7 @@ static void sight_fill_sessions(const Gradpool__Wire__JobView *job, struct pool_
             continue;
         ret_look->sessions[worker->rank] = sight_session_of(worker->state);
         ret_look->pids[worker->rank] = worker->pid;
+        ret_look->was_removed[worker->rank] = worker->was_removed;
     }
 }
 
@@ -92,13 +94,18 @@ static int sight_read(const envelope *reply, const char *job, struct pool_look *
     return 0;
 }
 
-static int sight_ask(struct pool_sight *sight, const char *job, envelope **ret_reply,
+/* `pool`: number of the pool that watches the job; 0: none. */
+static int sight_ask(struct pool_sight *sight, const char *job, uint64_t pool, envelope **ret_reply,
                      struct err *err)
 {
+    Gradpool__Wire__PoolWatch watch =
+        MESSAGE_PART(PoolWatch, pool_watch, .pool = pool, .node = (char *)sight->node,
+                     .pid = (uint32_t)getpid());
     int error = sight->channel ? 0 : operator_open(sight->endpoint, &sight->channel, err);
     if (error == 0)
         error = operator_call(sight->channel,
-                              &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)job),
+                              &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)job,
+                                       .watch = pool ? &watch : NULL),
                               ret_reply, err);
     if (error < 0) {
         channel_destroy(sight->channel);
@@ -107,15 +114,18 @@ static int sight_ask(struct pool_sight *sight, const char *job, envelope **ret_r
     return error;
 }
 
-/* Returns whether the service is there, and has slots for this host. `job`: the name of no job. */
-static bool sight_finds_site(struct pool_sight *sight, const char *job, const char *node)
+/* Returns 1 if the service has slots for this host, 0 if it has none, or the error of the request.
+ * `job`: the name of no job. */
+static int sight_find_site(struct pool_sight *sight, const char *job, struct err *err)
 {
-    struct err err;
     envelope *reply;
-    if (sight_ask(sight, job, &reply, &err) < 0)
-        return false;
+    fprintf(stderr, "gradpool run: the service at %s is asked for slots, for 10 s at most\n",
+            sight->endpoint);
+    int error = sight_ask(sight, job, 0, &reply, err);
+    if (error < 0)
+        return error;
     bool has_slots = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY &&
-                     sight_has_slots(reply->jobs_reply, node);
+                     sight_has_slots(reply->jobs_reply, sight->node);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
     channel_destroy(sight->channel); /* a pool with a site has a connection of its own */
     sight->channel = NULL;
@@ -123,10 +133,11 @@ static bool sight_finds_site(struct pool_sight *sight, const char *job, const ch
 }
 
 /* A connection that has failed is replaced at the next look. */
-static int sight_look(void *context, const char *job, struct pool_look *ret_look, struct err *err)
+static int sight_look(void *context, const char *job, uint64_t pool, struct pool_look *ret_look,
+                      struct err *err)
 {
     envelope *reply;
-    int error = sight_ask(context, job, &reply, err);
+    int error = sight_ask(context, job, pool, &reply, err);
     if (error < 0)
         return error;
     error = sight_read(reply, job, ret_look, err);
@@ -161,11 +172,40 @@ static const char *pool_find_mistake(const struct run_pool *o)
     return NULL;
 }
 
+/* Returns an error if the variables of this process name no valid key. */
+static int pool_check_own_key(const char *url, struct err *err)
+{
+    struct endpoint endpoint;
+    struct key key;
+    int error = endpoint_parse(url, &endpoint, err);
+    if (error < 0 || endpoint.is_unix)
+        return error;
+    int has_key = key_from_environment(&key, err);
+    key_forget(&key);
+    return has_key < 0 ? has_key : 0;
+}
+
+/* Returns 1 if the pool uses the site of this host, 0 if not, or an error. `ret_is_final`: the pool
+ * cannot use the service with its key. */
+static int pool_find_host_site(const struct run_pool *o, struct pool_sight *sight, const char *job,
+                               bool *ret_is_final, struct err *err)
+{
+    int error = pool_check_own_key(sight->endpoint, err);
+    *ret_is_final = error < 0;
+    if (error < 0 || o->site || strlen(sight->node) > SITE_BYTES_MAX)
+        return error;
+    error = sight_find_site(sight, job, err);
+    *ret_is_final = site_is_key_error(error);
+    return error;
+}
+
 int run_pool(const struct run_pool *o)
 {
     static struct pool_sight sight; /* threads use both until the process ends */
     static struct pool_site site;
     char name[UNIQUE_BYTES], folder[PATH_MAX];
+    bool is_refused;
+    struct err err;
     const char *mistake = pool_find_mistake(o);
     if (mistake)
         return knobs_mistake("gradpool run", "%s", mistake);
@@ -175,8 +215,12 @@ int run_pool(const struct run_pool *o)
     unique_name("run", name, sizeof name);
     snprintf(folder, sizeof folder, FOLDER_PREFIX "%s", o->job ? o->job : name);
     protect_key();
-    bool has_site = !o->site && strlen(site.node) <= SITE_BYTES_MAX &&
-                    sight_finds_site(&sight, name, site.node);
+    sight.node = site.node;
+    int has_site = pool_find_host_site(o, &sight, name, &is_refused, &err);
+    if (is_refused) {
+        fprintf(stderr, "gradpool run: %s\n", err.text);
+        return CLI_FAILED;
+    }
     const struct pool_options options = {.folder = o->folder ? o->folder : folder,
                                          .job = o->job,
                                          .new_job = name,
@@ -186,7 +230,8 @@ int run_pool(const struct run_pool *o)
                                          .leave_ns = o->leave_ms * NS_PER_MS,
                                          .program = o->program,
                                          .site = o->site,
-                                         .host_site = has_site ? site.node : NULL,
+                                         .host_site = has_site > 0 ? site.node : NULL,
+                                         .is_unanswered = has_site < 0,
                                          .look = sight_look,
                                          .context = &sight,
                                          .calls = &pool_site_calls,

@@ -109,11 +109,12 @@ static int wire_tell(struct pool_site *site, envelope *request, struct err *err)
     return error;
 }
 
-/* The service has answered with a failure: the connection itself is good. */
+/* The service has answered with a failure, or has refused the key. */
 static bool wire_is_refused(const struct pool_site *site, int error)
 {
-    return error < 0 && site->channel && *channel_failure(site->channel) == '\0' &&
-           error != -ETIMEDOUT && error != -ESHUTDOWN;
+    bool is_answered = site->channel && *channel_failure(site->channel) == '\0';
+    return site_is_key_error(error) ||
+           (error < 0 && is_answered && error != -ETIMEDOUT && error != -ESHUTDOWN);
 }
 
 static Gradpool__Wire__PoolWorker wire_worker(const char *job, const struct site_report *report)

@@ -131,13 +131,13 @@ struct session {
     bool asks_entry, wants_entry; /* EnterRequest is expected; EnterRequest has arrived (K108) */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
-    /* CPU time that the coordinator had charged to this connection before the session began */
-    uint64_t billed_ns;
+    uint64_t billed_ns;    /* CPU time charged to this connection before the session began */
     struct source process; /* pidfd, if the process runs on this host */
     uint64_t ended_ns;     /* time at which the end of the process was noticed; 0: not yet */
     struct timer away;
     enum channel_end end; /* how the connection of an absent worker has ended */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
+    bool was_removed;   /* a resize has removed the rank while this worker was in the job */
 };
 
 enum entering {

@@ -93,6 +93,15 @@ static int members_check_resize(const struct job *job, uint32_t workers, struct 
     return 0;
 }
 
+/* Marks the workers that the new size removes. A later size may include their ranks again, but a
+ * worker that has begun to leave does not return. */
+static void members_mark_removed(struct job *job)
+{
+    for (uint32_t rank = job->ranks->wanted; rank < job->workers; rank++)
+        if (job->sessions[rank] && session_is_in(job->sessions[rank]))
+            job->sessions[rank]->was_removed = true;
+}
+
 int members_resize_to(struct job *job, uint32_t workers, const struct session *grower,
                       struct err *err)
 {
@@ -113,6 +122,7 @@ int members_resize_to(struct job *job, uint32_t workers, const struct session *g
     job->ranks->changed_ns = clock_now_ns();
     job->ranks->is_growing = grower && workers > members_count(job);
     job->ranks->grower = grower ? grower->rank : 0;
+    members_mark_removed(job);
     entering_asked_for(job);
     log_info("job %s is resized to %u workers, from %u", job->name, workers, wanted);
     members_tell(job, NULL);

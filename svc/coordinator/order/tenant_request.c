@@ -222,6 +222,7 @@ void tenant_handle_revoke(struct peer *p, const envelope *request)
         return peer_fail(p, request->id, err.code, "%s", err.text);
     }
     log_info("tenant %s was revoked", name);
+    s->on->service->tenant_is_revoked(s, tenant);
     end_jobs(s, tenant);
     end_connections(s, tenant);
     peer_reply_done(p, request->id);
@@ -230,8 +231,10 @@ void tenant_handle_revoke(struct peer *p, const envelope *request)
 void tenants_end_revoked(struct service *s)
 {
     list_for_each_entry (const struct tenant, tenant, &s->door->tenants, link)
-        if (tenant->is_revoked)
+        if (tenant->is_revoked) {
+            s->on->service->tenant_is_revoked(s, tenant);
             end_jobs(s, tenant);
+        }
 }
 
 /* --- listing --- */

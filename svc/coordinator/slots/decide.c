@@ -39,7 +39,7 @@ static void slots_explain(struct slots_job *job, const struct scheduler_action *
                  is_start ? "grown" : "shrunk", action->workers, action->workers == 1 ? "" : "s",
                  site, action->after, action->before);
     job->decided_ns = clock_now_ns();
-    events_note(s->events, "resize", "job %.100s: %s", job->name, job->decision);
+    events_note(s->events, "resize", "job %s: %s", job->name, job->decision);
 }
 
 static void slots_act(struct slots_site *site, const struct scheduler_action *action)

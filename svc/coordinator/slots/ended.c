@@ -44,12 +44,16 @@ static bool ended_has_left(const struct job *job, uint32_t rank)
     return job->sessions[rank] && job->sessions[rank]->state == SESSION_LEFT && !job->failure;
 }
 
-/* Sets `has_left` of the workers of a pool's job: whether each of them has sent a Goodbye. */
+/* Stores for each worker of a pool's job that has joined whether the worker has sent a Goodbye. */
 static void ended_mark(const struct job *job)
 {
     struct slots_job *of = slots_find_job(job->service, job->tenant, job->name);
-    for (uint32_t rank = 0; of && rank < of->reach && rank < job->workers; rank++)
+    for (uint32_t rank = 0; of && rank < of->reach && rank < job->workers; rank++) {
         of->workers[rank].has_left = ended_has_left(job, rank);
+        of->workers[rank].was_lost = job->sessions[rank] && !of->workers[rank].has_left;
+    }
+    if (of)
+        slots_workers_keep(of);
 }
 
 /* Stores the last state of each rank. Without memory the job is not stored. */

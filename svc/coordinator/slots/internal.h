@@ -9,6 +9,8 @@
 #define SLOTS_LOOK_NS NS_PER_S /* time between two checks of all jobs of pools */
 /* time for which a pool is missing before its jobs are held (SL5) */
 #define SLOTS_AWAY_NS (60 * NS_PER_S)
+/* time for which a pool is missing before its jobs are removed that no worker has joined (SL5) */
+#define SLOTS_FORGET_S 3600u
 #define SLOTS_JOBS_MAX 4096 /* maximum number of jobs of all pools */
 /* number of failed workers, without a step in between, after which a job fails */
 #define SLOTS_FAILURES_MAX 3
@@ -36,6 +38,7 @@ struct slots_worker {
     bool start_sent;   /* the order to start was sent on the present connection of the pool */
     bool is_listed;    /* the list of the joining pool has this worker */
     bool has_left;     /* the training has ended, and the worker had sent a Goodbye */
+    bool was_lost;     /* the training has ended, and the worker had joined, but sent no Goodbye */
     uint32_t slot;
     uint64_t incarnation; /* number of this start of the rank; 0 in the states NONE and WANTED */
     char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */
@@ -69,6 +72,7 @@ struct slots_pool {
     struct peer *peer; /* NULL: the pool is not connected */
     char *node;
     uint32_t pid;
+    uint64_t away_ns;  /* end of the last connection, or restart of the coordinator */
     struct timer away; /* fires if the pool has not connected again in time */
     bool is_held;      /* no worker of the pool's jobs is started or ordered to leave (SL5) */
     bool is_missing;   /* the pool has not connected in time */
@@ -103,6 +107,7 @@ struct slots {
     struct service *service;
     struct slots_ended *ended; /* jobs that have ended recently */
     struct list sites, pools, jobs;
+    struct list watches; /* pools without slots (watches.c) */
     struct timer look;
     uint64_t incarnations; /* number of incarnations that this process has assigned */
     uint32_t jobs_count, next_id;
@@ -131,6 +136,8 @@ void slots_look_soon(struct service *s);
 /* Creates a pool that is not connected. NULL: no memory. */
 struct slots_pool *slots_pool_create(struct slots_site *site, struct tenant *tenant,
                                      uint64_t number, const char *node, uint32_t pid);
+/* Waits until the pool connects again, for SLOTS_AWAY_NS. */
+void slots_pool_await(struct slots_pool *pool);
 bool slots_pool_has_jobs(const struct slots_pool *pool);
 /* Frees the pool if it is not connected and has no job. */
 void slots_pool_check(struct slots_pool *pool);
@@ -157,6 +164,8 @@ void slots_job_free(struct slots_job *job);
 void slots_job_row(const struct slots_job *job, struct store_row *ret_row);
 /* Stores the rank of a job. Returns 0 or a negative errno, which is logged. */
 int slots_worker_keep(const struct slots_job *job, uint32_t rank);
+/* Stores all ranks of a job whose orders are stored, in one transaction. An error is logged. */
+void slots_workers_keep(const struct slots_job *job);
 /* Frees the slot of the rank, because the rank's process has ended or was never ordered. */
 void slots_worker_out(struct slots_job *job, uint32_t rank);
 /* Orders all workers of the job to end. `code` and `text` are sent with POOL_OVER. */
@@ -180,13 +189,32 @@ void slots_send_end(const struct slots_job *job, uint32_t rank, uint64_t incarna
 
 /* Marks the worker of the rank as started, because its process exists. */
 void slots_worker_found(struct slots_job *job, uint32_t rank);
-/* Checks the sessions of a job whose pool is missing. The slot of an ended session becomes free. */
+/* Frees the slot of a rank whose process has ended, although its pool has not reported the end. If
+ * the rank has ended its training, no other worker of the job is started. */
+void slots_worker_gone(struct slots_job *job, uint32_t rank);
+
+/* --- absent.c --- */
+
+/* Checks the sessions of a job whose pool is missing. The slot of an ended session becomes free. A
+ * job that no worker has joined ends after SLOTS_FORGET_S. */
 void slots_look_without_pool(struct slots_job *job);
+/* Returns the time in seconds after which the job is removed, because its pool is missing and no
+ * worker has joined; 0: the job is not removed. */
+uint32_t slots_removed_in_s(const struct slots_job *job);
 
 /* --- ended.c --- */
 
 struct slots_ended *slots_ended_create(void); /* NULL: no memory */
 void slots_ended_destroy(struct slots_ended *all);
+
+/* --- watches.c --- */
+
+/* Checks that no other pool without slots has the job. Returns 0 or -EEXIST. `pool`: number of the
+ * pool that may have the job; 0: none. */
+int slots_check_watch(const struct service *s, const struct tenant *tenant, const char *job,
+                      uint64_t pool, struct err *err);
+/* Removes the watches of the connection. NULL: all watches. */
+void slots_watches_forget(const struct slots *slots, const struct peer *peer);
 
 /* --- speed.c --- */
 

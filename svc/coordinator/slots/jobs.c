@@ -71,7 +71,9 @@ static void slots_worker_row(const struct slots_job *job, uint32_t rank, struct 
         .incarnation = worker->incarnation,
         .slot = worker->slot,
         .flags = (worker->state == SLOTS_STARTED ? STORE_POOL_WORKER_STARTED : 0) |
-                 (worker->is_leaving ? STORE_POOL_WORKER_LEAVING : 0)};
+                 (worker->is_leaving ? STORE_POOL_WORKER_LEAVING : 0) |
+                 (worker->has_left ? STORE_POOL_WORKER_LEFT : 0) |
+                 (worker->was_lost ? STORE_POOL_WORKER_LOST : 0)};
 }
 
 int slots_worker_keep(const struct slots_job *job, uint32_t rank)
@@ -91,6 +93,21 @@ int slots_worker_keep(const struct slots_job *job, uint32_t rank)
     if (error < 0)
         log_error("job %s: the order for rank %u was not stored: %s", job->name, rank, err.text);
     return error;
+}
+
+void slots_workers_keep(const struct slots_job *job)
+{
+    struct store *store = job->pool->service->store;
+    struct store_row row;
+    struct err err;
+    store_begin(store);
+    for (uint32_t rank = 0; rank < job->reach; rank++) {
+        slots_worker_row(job, rank, &row);
+        if (job->workers[rank].state > SLOTS_WANTED)
+            store_put(store, &row);
+    }
+    if (store_commit(store, &err) < 0)
+        log_error("job %s: the ends of its workers were not stored: %s", job->name, err.text);
 }
 
 void slots_worker_out(struct slots_job *job, uint32_t rank)

@@ -44,6 +44,12 @@ void slots_pool_free(struct slots_pool *pool)
     free(pool);
 }
 
+void slots_pool_await(struct slots_pool *pool)
+{
+    pool->away_ns = clock_now_ns();
+    timer_start(pool->service->loop, &pool->away, pool->away_ns + SLOTS_AWAY_NS);
+}
+
 bool slots_pool_has_jobs(const struct slots_pool *pool)
 {
     list_for_each_entry (const struct slots_job, job, &pool->service->works->slots->jobs, link)

@@ -15,13 +15,16 @@
 
 void slots_peer_gone(struct peer *p)
 {
-    struct slots_pool *pool = p->service->works->slots ? slots_pool_of(p) : NULL;
+    struct slots *slots = p->service->works->slots;
+    struct slots_pool *pool = slots ? slots_pool_of(p) : NULL;
+    if (slots)
+        slots_watches_forget(slots, p);
     if (!pool)
         return;
     pool->peer = NULL;
     if (!slots_pool_has_jobs(pool))
         return slots_pool_free(pool);
-    timer_start(p->service->loop, &pool->away, clock_now_ns() + SLOTS_AWAY_NS);
+    slots_pool_await(pool);
 }
 
 /* --- join --- */
@@ -113,7 +116,8 @@ static void slots_mark_listed(struct slots_pool *pool, const WIRE(PoolJoin) * jo
 }
 
 /* Compares a job's stored workers with the list of the joining pool. An order without a report is
- * sent again. A started worker that is not in the list has ended (SL4). */
+ * sent again. A started worker that is not in the list has ended; after a Goodbye, the worker has
+ * ended its training (SL4). */
 static void slots_compare(struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++) {
@@ -125,7 +129,7 @@ static void slots_compare(struct slots_job *job)
         if (is_listed)
             slots_worker_found(job, rank);
         else if (worker->state == SLOTS_STARTED || worker->is_leaving)
-            slots_worker_out(job, rank);
+            slots_worker_gone(job, rank);
     }
 }
 
@@ -258,7 +262,8 @@ static bool slots_name_is_free(struct peer *p, uint64_t request, const WIRE(Pool
         peer_fail(p, request, -EDQUOT, "%u jobs of pools are there, the most; wait for their ends",
                   s->works->slots->jobs_count);
     else if (quota_check_new_job(s, p->tenant, submit->job, most, &err) < 0 ||
-             slots_check_tenant(s, p->tenant, &err) < 0)
+             slots_check_tenant(s, p->tenant, &err) < 0 ||
+             slots_check_watch(s, p->tenant, submit->job, 0, &err) < 0)
         peer_fail(p, request, err.code, "%s", err.text);
     else
         return true;

@@ -2,6 +2,7 @@
  * Decides whether the end of a process is a planned leave, the end of the training, or a
  * failure. */
 #include "svc/base/log.h"
+#include "svc/base/text.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/slots/internal.h"
 
@@ -9,6 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Longest description of the end of a process. The reason of a failure, SLOTS_TEXT_BYTES, has room
+ * for the description and for the advice. */
+#define SLOTS_END_BYTES 180
 
 /* --- started --- */
 
@@ -79,20 +84,21 @@ static enum slots_end slots_end_of(const struct slots_job *job, uint32_t rank,
 }
 
 static void slots_describe_end(uint32_t rank, const WIRE(PoolReport) * report,
-                               char ret_text[SLOTS_TEXT_BYTES])
+                               char ret_text[SLOTS_END_BYTES])
 {
     bool is_plain = text_is_plain(report->text);
+    *ret_text = '\0';
     if (report->event == GRADPOOL__WIRE__POOL_EVENT__POOL_FAILED)
-        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u could not be started: %.150s", rank,
-                 is_plain ? report->text : "?");
+        text_append(ret_text, SLOTS_END_BYTES, "rank %u could not be started: %s", rank,
+                    is_plain ? report->text : "?");
     else if (report->is_adopted)
-        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u ended without a goodbye", rank);
+        text_append(ret_text, SLOTS_END_BYTES, "rank %u ended without a goodbye", rank);
     else if (report->signal)
-        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u was ended by signal %u", rank,
-                 report->signal);
+        text_append(ret_text, SLOTS_END_BYTES, "rank %u was ended by signal %u", rank,
+                    report->signal);
     else
-        snprintf(ret_text, SLOTS_TEXT_BYTES, "rank %u ended with exit code %u", rank,
-                 report->exit_code);
+        text_append(ret_text, SLOTS_END_BYTES, "rank %u ended with exit code %u", rank,
+                    report->exit_code);
 }
 
 /* Handles a failed worker. If the script does not continue after losses, the job fails at once.
@@ -101,7 +107,7 @@ static void slots_describe_end(uint32_t rank, const WIRE(PoolReport) * report,
 static void slots_fail(struct slots_job *job, uint32_t rank, const WIRE(PoolReport) * report)
 {
     const struct job *of = slots_training(job);
-    char how[SLOTS_TEXT_BYTES], text[2 * SLOTS_TEXT_BYTES];
+    char how[SLOTS_END_BYTES], text[SLOTS_TEXT_BYTES];
     bool continues = !of || (of->terms->continues && !of->failure);
     slots_describe_end(rank, report, how);
     log_warn("job %s: %s; see the log of that rank at its pool", job->name, how);
@@ -112,17 +118,30 @@ static void slots_fail(struct slots_job *job, uint32_t rank, const WIRE(PoolRepo
     slots_job_end(job, -ECONNRESET, text);
 }
 
+static void slots_trained(struct slots_job *job, uint32_t rank)
+{
+    if (job->is_complete)
+        return;
+    log_info("job %s: rank %u has ended its training; no other worker is started", job->name, rank);
+    job->is_complete = true;
+    slots_job_hold(job);
+}
+
 static void slots_ended(struct slots_job *job, uint32_t rank, const WIRE(PoolReport) * report)
 {
     enum slots_end how = slots_end_of(job, rank, report);
     if (how == SLOTS_END_FAILED)
         slots_fail(job, rank, report);
-    if (how == SLOTS_END_TRAINED && !job->is_complete) {
-        log_info("job %s: rank %u has ended its training; no other worker is started", job->name,
-                 rank);
-        job->is_complete = true;
-        slots_job_hold(job);
-    }
+    if (how == SLOTS_END_TRAINED)
+        slots_trained(job, rank);
+    slots_worker_out(job, rank);
+}
+
+void slots_worker_gone(struct slots_job *job, uint32_t rank)
+{
+    bool was_ordered = job->workers[rank].is_leaving || job->is_ending;
+    if (!was_ordered && slots_has_left(job, rank) && !slots_is_excluded(job, rank))
+        slots_trained(job, rank);
     slots_worker_out(job, rank);
 }
 
@@ -168,22 +187,4 @@ void slots_handle_reports(struct peer *p, const envelope *message)
         slots_report(pool, reports->reports[i]);
     peer_reply_done(p, message->id);
     slots_carry_out(pool->site);
-}
-
-/* --- without a pool --- */
-
-/* Without its pool the coordinator does not learn the ends of processes: a slot becomes free when
- * the session of its worker has ended. When all sessions have ended, the training has ended,
- * too. */
-void slots_look_without_pool(struct slots_job *job)
-{
-    const struct job *of = slots_training(job);
-    for (uint32_t rank = 0; rank < job->reach; rank++) {
-        const struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
-        bool is_gone = !of || (session && !session_is_in(session));
-        if (job->workers[rank].state <= SLOTS_WANTED || !is_gone)
-            continue;
-        job->is_complete |= !of;
-        slots_worker_out(job, rank);
-    }
 }

@@ -88,14 +88,30 @@ size_t slots_count_unjoined(const struct service *s)
     return count;
 }
 
+/* Ends the job at once. Its pool is ordered to end the workers, and reports no end of them. */
+static void slots_cut_off(struct slots_job *job, int code, const char *why)
+{
+    job->end_code = code;
+    snprintf(job->end_text, sizeof job->end_text, "%s", why);
+    slots_job_over(job);
+}
+
 void slots_end_jobs(struct service *s, const char *why)
 {
     timer_stop(&s->works->slots->look);
-    list_for_each_safe_entry (struct slots_job, job, &s->works->slots->jobs, link) {
-        job->end_code = -ESHUTDOWN;
-        snprintf(job->end_text, sizeof job->end_text, "%s", why);
-        slots_job_over(job);
-    }
+    list_for_each_safe_entry (struct slots_job, job, &s->works->slots->jobs, link)
+        slots_cut_off(job, -ESHUTDOWN, why);
+}
+
+void slots_tenant_revoked(struct service *s, const struct tenant *tenant)
+{
+    char why[SLOTS_TEXT_BYTES];
+    snprintf(why, sizeof why, "the key of tenant %s was revoked; ask the operator for a new one",
+             tenant->key.tenant);
+    list_for_each_safe_entry (struct slots_job, job, &s->works->slots->jobs, link)
+        if (job->pool->tenant == tenant)
+            slots_cut_off(job, -EKEYREVOKED, why);
+    slots_look_soon(s);
 }
 
 /* --- the check once a second --- */
@@ -168,13 +184,14 @@ int slots_create(struct service *s)
     if (!s->works->slots)
         return -ENOMEM;
     s->works->slots->service = s;
-    s->works->slots->ended = slots_ended_create();
-    if (!s->works->slots->ended)
-        return -ENOMEM;
     list_init(&s->works->slots->sites);
     list_init(&s->works->slots->pools);
     list_init(&s->works->slots->jobs);
+    list_init(&s->works->slots->watches);
     timer_init(&s->works->slots->look, slots_look);
+    s->works->slots->ended = slots_ended_create();
+    if (!s->works->slots->ended)
+        return -ENOMEM;
     while (text && *text && (text = slots_parse_site(text, name, &count)))
         if (!slots_create_site(s, name, count))
             return -ENOMEM;
@@ -195,6 +212,7 @@ void slots_destroy(struct service *s)
         list_remove(&site->link);
         free(site);
     }
+    slots_watches_forget(s->works->slots, NULL);
     slots_ended_destroy(s->works->slots->ended);
     free(s->works->slots);
 }
@@ -225,7 +243,7 @@ static struct slots_pool *slots_restore_pool(struct service *s, const struct sto
     if (!pool)
         return NULL;
     pool->is_held = true; /* the jobs are held until the pool has joined again */
-    timer_start(s->loop, &pool->away, clock_now_ns() + SLOTS_AWAY_NS);
+    slots_pool_await(pool);
     return pool;
 }
 
@@ -263,6 +281,8 @@ int slots_restore_worker(struct service *s, const struct store_pool_worker *row)
         .state = row->flags & STORE_POOL_WORKER_STARTED ? SLOTS_STARTED : SLOTS_ORDERED,
         .is_leaving = row->flags & STORE_POOL_WORKER_LEAVING,
         .leave_stored = row->flags & STORE_POOL_WORKER_LEAVING,
+        .has_left = row->flags & STORE_POOL_WORKER_LEFT,
+        .was_lost = row->flags & STORE_POOL_WORKER_LOST,
         .slot = row->slot,
         .incarnation = row->incarnation};
     if (row->rank >= job->reach)

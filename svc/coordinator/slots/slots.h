@@ -20,6 +20,8 @@ int slots_restore_worker(struct service *s, const struct store_pool_worker *row)
 void slots_restored(struct service *s);
 /* Ends all jobs of pools, because the service stops. */
 void slots_end_jobs(struct service *s, const char *why);
+/* Ends all jobs of the tenant's pools, whose key was revoked. Their pools cannot connect again. */
+void slots_tenant_revoked(struct service *s, const struct tenant *tenant);
 /* Returns the number of jobs of pools without a worker that has joined. */
 size_t slots_count_unjoined(const struct service *s);
 
@@ -42,6 +44,10 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
 /* Refuses an operator's resize with -EOPNOTSUPP if the scheduler chooses the number of workers of
  * this job: the scheduler would undo the resize (SL3). */
 int slots_may_resize(const struct job *job, struct err *err);
+
+/* Returns whether the request about jobs is answered. A pool without slots is refused with -EEXIST
+ * if its job has another pool; the failure was then sent. `request->job` is valid. */
+bool slots_may_look(struct peer *p, uint64_t id, const WIRE(JobsRequest) * request);
 
 /* --- views --- */
 

@@ -25,6 +25,21 @@ static const char *slots_state_name(const struct slots_job *job)
     return view.state == SCHEDULER_WAITING ? "waiting" : view.is_probing ? "probing" : "running";
 }
 
+/* Appends the reason for which the number of workers does not change. */
+static void slots_append_held(const struct slots_job *job, char *text, size_t text_bytes)
+{
+    uint32_t removed_s = slots_removed_in_s(job);
+    if (job->pool->is_held)
+        text_append(text, text_bytes, "; its pool is gone, so its workers stay");
+    else if (job->is_fixed && job->workers_max > job->workers_min)
+        text_append(text, text_bytes, "; it joined without workers_max, so its workers stay");
+    if (removed_s > 0)
+        text_append(text, text_bytes,
+                    "; no worker has joined, so the job is removed in %u s unless its pool is "
+                    "started again",
+                    removed_s);
+}
+
 /* Writes the sentence about the job: the last decision, and the reasons for which the number of
  * workers does not change. */
 static void slots_sentence(const struct slots_job *job, char *ret_text, size_t text_bytes)
@@ -32,13 +47,11 @@ static void slots_sentence(const struct slots_job *job, char *ret_text, size_t t
     const char *waits = NULL;
     for (uint32_t rank = 0; rank < job->reach && !waits; rank++)
         waits = job->workers[rank].waits;
-    const char *held = job->pool->is_held ? "; its pool is gone, so its workers stay"
-                       : job->is_fixed && job->workers_max > job->workers_min
-                           ? "; it joined without workers_max, so its workers stay"
-                           : "";
-    snprintf(ret_text, text_bytes, "%s%s%s%s",
-             *job->decision ? job->decision : "no decision since the coordinator's start", held,
-             waits ? "; a worker waits: " : "", waits ? waits : "");
+    snprintf(ret_text, text_bytes, "%s",
+             *job->decision ? job->decision : "no decision since the coordinator's start");
+    slots_append_held(job, ret_text, text_bytes);
+    if (waits)
+        text_append(ret_text, text_bytes, "; a worker waits: %s", waits);
 }
 
 static void slots_count(const struct slots_job *job, WIRE(PoolJobView) * view)

@@ -127,7 +127,12 @@ struct store_profile {
 
 /* Values of store_pool_job.flags and store_pool_worker.flags. */
 enum store_pool_job_flag { STORE_POOL_JOB_COMPLETE = 1, STORE_POOL_JOB_ENDING = 2 };
-enum store_pool_worker_flag { STORE_POOL_WORKER_STARTED = 1, STORE_POOL_WORKER_LEAVING = 2 };
+enum store_pool_worker_flag {
+    STORE_POOL_WORKER_STARTED = 1,
+    STORE_POOL_WORKER_LEAVING = 2,
+    STORE_POOL_WORKER_LEFT = 4,
+    STORE_POOL_WORKER_LOST = 8,
+};
 /* A job of a pool, and an order to start one of its workers. */
 struct store_pool_job {
     const char *tenant, *job; /* tenant "": the local tenant */

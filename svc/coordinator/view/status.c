@@ -261,7 +261,8 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
         bool enters = session->state == SESSION_JOINED && members_is_new(job, rank);
         *worker = MESSAGE_PART(
             WorkerView, worker_view, .rank = rank, .node = session->node, .pid = session->pid,
-            .state = enters ? (char *)"entering" : (char *)session_state_name(session->state));
+            .state = enters ? (char *)"entering" : (char *)session_state_name(session->state),
+            .was_removed = session->was_removed);
         view->ranks[view->n_ranks++] = worker;
     }
 }
@@ -477,7 +478,8 @@ void view_handle_jobs(struct peer *p, const envelope *request)
     if (strlen(job) > JOB_NAME_BYTES_MAX)
         return peer_fail(p, request->id, -EINVAL, "a job's name has at most %d bytes",
                          JOB_NAME_BYTES_MAX);
-    ask_all(p, request->id, true, job);
+    if (slots_may_look(p, request->id, request->jobs_request))
+        ask_all(p, request->id, true, job);
 }
 
 /* --- for the display --- */

@@ -15,13 +15,19 @@
 #include <unistd.h>
 
 #define RETRY_NS NS_PER_S /* pause between two attempts to connect */
-#define ORDERS_MAX 4096   /* orders that the pool has not read */
+/* the same after the service has refused the key of a pool that has joined before */
+#define RETRY_KEY_NS (10 * NS_PER_S)
+/* pause, and longest time, until the coordinator detects the end of the former pool's connection */
+#define RETRY_FORMER_NS (200 * NS_PER_MS)
+#define FORMER_NS (10 * NS_PER_S)
+#define ORDERS_MAX 4096 /* orders that the pool has not read */
 
 struct site {
     const struct site_calls *calls;
     void *context;
     struct site_terms terms; /* of the thread alone */
     bool has_submitted;      /* of the thread alone */
+    uint64_t former_ns;      /* first refusal because of a former connection; 0: none */
     int news_fd, wake_fd;
     pthread_mutex_t mutex; /* protects all fields below */
     int error;             /* of the last attempt */
@@ -70,9 +76,9 @@ static int site_add_order(struct site *site, const struct site_order *order)
 }
 
 /* Ends the job for the pool, because the coordinator refuses or no longer knows it. */
-static int site_add_over(struct site *site, int code, const char *text)
+static int site_add_over(struct site *site, enum site_verb verb, int code, const char *text)
 {
-    struct site_order order = {.verb = SITE_OVER, .code = code};
+    struct site_order order = {.verb = verb, .code = code};
     snprintf(order.text, sizeof order.text, "%.*s", SITE_TEXT_BYTES - 1, text);
     return site_add_order(site, &order);
 }
@@ -176,12 +182,21 @@ static void site_note(struct site *site, int error, const struct err *err)
 static int site_submit(struct site *site, bool *ret_is_refused, struct err *err)
 {
     if (site->has_submitted)
-        return site_add_over(site, -ENOENT,
+        return site_add_over(site, SITE_FORGOTTEN, -ENOENT,
                              "the service does not know the job any more, because all its workers "
                              "have left, or because the state of the service was lost");
     int error = site->calls->submit(site->context, &site->terms, ret_is_refused, err);
     site->has_submitted = error == 0;
     return error;
+}
+
+/* Returns whether the service may still have the connection of the former pool of the folder. */
+static bool site_has_former(struct site *site)
+{
+    uint64_t now_ns = clock_now_ns();
+    if (site->former_ns == 0)
+        site->former_ns = now_ns;
+    return now_ns < site->former_ns + FORMER_NS;
 }
 
 /* A first refusal is final. Later the workers train on, and the pool tries again. */
@@ -192,6 +207,8 @@ static int site_connect(struct site *site, struct err *err)
     uint32_t count = site_copy_workers(site, workers);
     int error =
         site->calls->join(site->context, &site->terms, workers, count, &has_job, &is_refused, err);
+    if (error == -EEXIST && site_has_former(site))
+        return error;
     if (error == 0 && has_job)
         site->has_submitted = true;
     else if (error == 0)
@@ -199,7 +216,7 @@ static int site_connect(struct site *site, struct err *err)
     if (error == 0)
         site->terms.is_new = false;
     else if (is_refused && !site->has_submitted)
-        (void)site_add_over(site, error, err->text);
+        (void)site_add_over(site, SITE_OVER, error, err->text);
     return error;
 }
 
@@ -222,10 +239,19 @@ static int site_serve(struct site *site, struct err *err)
     return error;
 }
 
-static void site_pause(struct site *site)
+bool site_is_key_error(int error)
 {
+    return error == -EKEYREJECTED || error == -EKEYREVOKED || error == -ENOKEY;
+}
+
+static void site_pause(struct site *site, int error)
+{
+    bool has_former = error == -EEXIST && site_has_former(site);
+    uint64_t pause_ns = has_former                 ? RETRY_FORMER_NS
+                        : site_is_key_error(error) ? RETRY_KEY_NS
+                                                   : RETRY_NS;
     struct pollfd wait = {.fd = site->wake_fd, .events = 0};
-    (void)poll(&wait, 1, (int)(RETRY_NS / NS_PER_MS));
+    (void)poll(&wait, 1, (int)(pause_ns / NS_PER_MS));
 }
 
 static void *site_run(void *context)
@@ -239,7 +265,7 @@ static void *site_run(void *context)
             error = site_serve(site, &err);
         site->calls->close(site->context);
         site_note(site, error, &err);
-        site_pause(site);
+        site_pause(site, error);
     }
     return NULL;
 }

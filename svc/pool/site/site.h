@@ -32,7 +32,8 @@ struct site_report {
     char text[SITE_TEXT_BYTES]; /* SITE_WITHHELD, SITE_FAILED: reason for people */
 };
 
-enum site_verb { SITE_START, SITE_LEAVE, SITE_END, SITE_OVER };
+/* SITE_FORGOTTEN: the coordinator no longer knows the job, so its last order was lost. */
+enum site_verb { SITE_START, SITE_LEAVE, SITE_END, SITE_OVER, SITE_FORGOTTEN };
 
 struct site_order {
     enum site_verb verb;
@@ -41,7 +42,7 @@ struct site_order {
     uint32_t workers_max; /* SITE_START: most workers of the job */
     uint64_t incarnation;
     int code;                   /* SITE_OVER: 0 or a negative errno */
-    char text[SITE_TEXT_BYTES]; /* SITE_END, SITE_OVER: reason for people */
+    char text[SITE_TEXT_BYTES]; /* SITE_END, SITE_OVER, SITE_FORGOTTEN: reason for people */
 };
 
 /* Messages, from the caller of pool_run(). All are called in one thread, and may wait for some
@@ -49,7 +50,8 @@ struct site_order {
 struct site_calls {
     /* Connects and joins with the workers that exist. A new pool ends earlier jobs of its folder.
      * `ret_has_job`: the coordinator knows the job. `ret_is_refused`: the service has refused the
-     * pool, so another try would fail, too. */
+     * pool, so another try would fail, too. -EEXIST: the service has another connection of a pool
+     * in this folder; since the pool holds the lock of the folder, that connection ends soon. */
     int (*join)(void *context, const struct site_terms *terms, const struct site_report *workers,
                 uint32_t count, bool *ret_has_job, bool *ret_is_refused, struct err *err);
     int (*submit)(void *context, const struct site_terms *terms, bool *ret_is_refused,
@@ -78,6 +80,8 @@ bool site_take(struct site *site, struct site_order *ret_order);
 /* Returns the result of the last attempt to reach the coordinator, and its text. 0: joined;
  * -EINPROGRESS: the first attempt has not ended. Makes site_fd() unreadable. */
 int site_state(struct site *site, struct err *err);
+/* Returns whether the service has refused the key of the pool. */
+bool site_is_key_error(int error);
 /* Replaces the report about the rank. It is sent until the coordinator has received it. */
 void site_report(struct site *site, const struct site_report *report);
 /* Sends the last report about the rank again, for an order about a start that has ended. If there

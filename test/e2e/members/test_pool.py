@@ -365,6 +365,18 @@ class Jobs(Steps):
         self.assertNotIn('a new process starts', text)
         self.check_all_once()
 
+    def test_a_shrink_and_a_growth_between_two_looks_are_seen(self):
+        pool = self.pool()
+        self.await_steps((0, 1), pool)
+        pool.signal(signal.SIGSTOP)
+        self.resize(1)
+        self.await_text(1, 'leaves', pool)
+        self.resize(2)
+        pool.signal(signal.SIGCONT)
+        self.await_text(1, 'carries', pool)
+        self.finish(pool)
+        self.check_all_once()
+
     def test_a_killed_worker_is_started_again(self):
         pool = self.pool()
         self.await_steps((0, 1), pool)
@@ -457,6 +469,7 @@ class Jobs(Steps):
     def test_a_pool_does_not_count_the_steps_of_another_pool_with_the_same_job(self):
         first = self.pool()
         self.await_steps((0, 1), first)
+        first.kill()    # the service refuses a second pool while the first one runs
         (self.folder / 'other').mkdir()
         second = Pool(self.folder / 'other', '--workers', 1, '--workers-max', 4, '--job', 'deal',
                       '--endpoint', self.service.endpoint, 'sh', '-c', 'sleep 2; exit 7')
@@ -467,7 +480,9 @@ class Jobs(Steps):
         self.assertIn('the rank has failed 3 times without a step, and all workers are ended',
                       second.text())
         self.await_steps((0, 1), first)
-        self.finish(first)
+        third = self.pool(name='third')
+        third.wait_for('job deal: adopted 2 workers')
+        self.finish(third)
         self.check_all_once()
 
     def test_a_pool_without_service_trains_on(self):

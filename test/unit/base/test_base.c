@@ -109,6 +109,17 @@ static void text_that_does_not_fit_ends_in_dots(void **state)
     assert_string_equal(text, "abcd...");
 }
 
+static void a_character_of_several_bytes_is_not_cut(void **state)
+{
+    for (size_t ascii = 0; ascii < 8; ascii++) {
+        char text[16] = "";
+        assert_false(text_append(text, sizeof text, "%.*s\u20ac\u20ac\u20ac\u20ac\u20ac\u20ac",
+                                 (int)ascii, "abcdefgh"));
+        assert_true(text_is_utf8(text));
+        assert_non_null(strstr(text, "\u20ac..."));
+    }
+}
+
 static void text_in_a_tiny_buffer_stays_terminated(void **state)
 {
     for (size_t bytes = 1; bytes < 6; bytes++) {
@@ -536,6 +547,7 @@ int main(void)
         cmocka_unit_test(text_is_appended_while_it_fits),
         cmocka_unit_test(text_that_fills_the_buffer_exactly_is_whole),
         cmocka_unit_test(text_that_does_not_fit_ends_in_dots),
+        cmocka_unit_test(a_character_of_several_bytes_is_not_cut),
         cmocka_unit_test(text_in_a_tiny_buffer_stays_terminated),
         cmocka_unit_test(a_unique_name_differs_each_time_and_has_the_processes_number),
         cmocka_unit_test(text_is_utf8_in_its_shortest_form_only),

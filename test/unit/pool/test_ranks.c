@@ -134,6 +134,73 @@ static void a_rank_that_left_before_the_job_grew_again_is_started(void **state)
     expect_start(1);
 }
 
+/* A look at a job of two, after which rank 1 has left because of an earlier size of one. */
+static struct pool_look look_without_one(uint64_t rounds)
+{
+    struct pool_look look = look_of(2, rounds);
+    look.sessions[1] = SEEN_LEFT;
+    look.was_removed[1] = true;
+    return look;
+}
+
+/* The job shrinks and grows between two looks, so no look shows the smaller size. */
+static void a_rank_that_left_between_two_looks_is_started_when_the_others_train_on(void **state)
+{
+    train(2);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    struct pool_look look = look_without_one(40);
+    assert_false(ranks_looked(&p, &look, now_ns));
+    expect_rest(); /* as at the end of a training */
+    look = look_without_one(41);
+    assert_false(ranks_looked(&p, &look, now_ns));
+    expect_start(1);
+    assert_false(p.has_trained);
+    train(2);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    look = look_of(2, 60);
+    look.sessions[1] = SEEN_LEFT; /* no size has removed the new process */
+    ranks_looked(&p, &look, now_ns);
+    look.rounds = 70;
+    ranks_looked(&p, &look, now_ns);
+    expect_rest();
+    assert_int_equal(exits(0, 0), VERDICT_TRAINED);
+    assert_true(ranks_are_over(&p));
+}
+
+static void a_removed_rank_at_the_end_of_the_training_is_not_started(void **state)
+{
+    train(2);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    for (int i = 0; i < 3; i++) { /* no further round */
+        struct pool_look look = look_without_one(40);
+        ranks_looked(&p, &look, now_ns);
+        expect_rest();
+    }
+    assert_int_equal(exits(0, 0), VERDICT_TRAINED);
+    struct pool_look late = look_without_one(41);
+    late.sessions[0] = SEEN_LEFT;
+    ranks_looked(&p, &late, now_ns);
+    assert_true(ranks_are_over(&p));
+}
+
+static void a_start_that_the_seeming_end_has_cancelled_is_made_up_for(void **state)
+{
+    train(2);
+    looked(3, 40);
+    expect_start(2);
+    assert_int_equal(killed(2), VERDICT_AGAIN);
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    assert_int_equal(p.ranks[2].state, RANK_ABSENT);
+    for (uint64_t rounds = 50; rounds < 52; rounds++) {
+        struct pool_look look = look_without_one(rounds);
+        look.wanted = 3;
+        look.sessions[2] = SEEN_LOST;
+        ranks_looked(&p, &look, now_ns);
+    }
+    expect_start(1);
+    expect_start(2);
+}
+
 static void a_worker_that_dies_is_started_again_after_longer_and_longer_pauses(void **state)
 {
     for (int i = 0; i < 9; i++) {
@@ -248,6 +315,32 @@ static void a_worker_that_never_joined_is_ended_after_the_training(void **state)
     assert_int_equal(killed(2), VERDICT_DROPPED);
     assert_true(ranks_are_over(&p));
     assert_int_equal(p.code, 0);
+}
+
+/* Both were in the job when rank 1 ended its training, but no look had shown rank 0. */
+static void a_worker_that_is_seen_after_the_training_is_not_ended(void **state)
+{
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    expect_wait(30);
+    struct pool_look look = look_of(2, 10);
+    look.sessions[1] = SEEN_LEFT;
+    ranks_looked(&p, &look, now_ns);
+    pass(60);
+    expect_rest();
+    assert_int_equal(exits(0, 0), VERDICT_TRAINED);
+    assert_int_equal(p.code, 0);
+}
+
+/* The job of the training has ended, and the late worker waits for others in a new job. */
+static void a_worker_in_a_new_job_is_ended_after_the_training(void **state)
+{
+    assert_int_equal(exits(1, 0), VERDICT_TRAINED);
+    struct pool_look look = look_of(2, 0);
+    look.sessions[1] = SEEN_NOT;
+    ranks_looked(&p, &look, now_ns);
+    pass(30);
+    expect_signal(0, SIGTERM);
+    assert_int_equal(killed(0), VERDICT_DROPPED);
 }
 
 static void a_signal_is_forwarded_and_hurried_by_the_next_ones(void **state)
@@ -389,19 +482,42 @@ static void an_adopted_rank_that_was_removed_has_left(void **state)
     assert_int_equal(ranks_ended(&p, 1, END_UNKNOWN, 0, now_ns, &pause_s), VERDICT_AS_ASKED);
 }
 
-static void ranks_that_ended_without_a_pool_are_started_unless_they_left(void **state)
+/* Rank 1 of four was adopted. Rank 0 is lost, rank 2 has left, and rank 3 has never joined. */
+static struct pool_look adopt_one(bool was_removed)
 {
     ranks_init(&p, 4, MOST, LEAVE_NS);
     ranks_started(&p, 1, 3, true, now_ns);
     struct pool_look look = look_of(4, 10);
     look.sessions[0] = SEEN_LOST;
     look.sessions[2] = SEEN_LEFT;
+    look.was_removed[2] = was_removed;
     look.sessions[3] = SEEN_NOT;
     ranks_looked(&p, &look, now_ns);
     ranks_adopted(&p, &look, now_ns);
+    return look;
+}
+
+static void ranks_that_ended_without_a_pool_are_started_unless_they_left(void **state)
+{
+    struct pool_look look = adopt_one(true);
     expect_start(0);
     expect_start(3);
     expect_rest();
+    look.rounds++; /* the others train on, so the removed rank is needed again */
+    ranks_looked(&p, &look, now_ns);
+    expect_start(2);
+}
+
+static void a_rank_that_has_trained_without_a_pool_ends_the_starts(void **state)
+{
+    adopt_one(false);
+    expect_rest();
+    ranks_ended(&p, 1, END_UNKNOWN, 0, now_ns, &pause_s);
+    struct pool_look look = look_of(4, 10);
+    look.sessions[1] = SEEN_LOST;
+    assert_int_equal(ranks_judge(&p, 1, &look, now_ns, &pause_s), VERDICT_AFTER);
+    assert_true(ranks_are_over(&p));
+    assert_int_equal(p.code, 1);
 }
 
 #define begun(test) cmocka_unit_test_setup(test, begin)
@@ -418,6 +534,9 @@ int main(void)
         begun(a_job_that_grows_again_keeps_a_rank_that_has_not_left),
         begun(a_rank_that_left_before_the_resize_was_seen_is_started_when_the_job_grows),
         begun(a_rank_that_left_before_the_job_grew_again_is_started),
+        begun(a_rank_that_left_between_two_looks_is_started_when_the_others_train_on),
+        begun(a_removed_rank_at_the_end_of_the_training_is_not_started),
+        begun(a_start_that_the_seeming_end_has_cancelled_is_made_up_for),
         begun(a_worker_that_dies_is_started_again_after_longer_and_longer_pauses),
         begun(the_third_failure_without_a_step_ends_all_workers),
         begun(the_others_train_on_without_a_rank_that_has_failed),
@@ -426,6 +545,8 @@ int main(void)
         begun(all_workers_that_are_lost_found_a_new_job_of_the_present_size),
         begun(a_worker_that_fails_after_the_training_gives_the_exit_code),
         begun(a_worker_that_never_joined_is_ended_after_the_training),
+        begun(a_worker_that_is_seen_after_the_training_is_not_ended),
+        begun(a_worker_in_a_new_job_is_ended_after_the_training),
         begun(a_signal_is_forwarded_and_hurried_by_the_next_ones),
         begun(workers_that_ignore_a_signal_are_ended),
         begun(a_start_that_is_due_does_not_survive_a_signal),
@@ -437,6 +558,7 @@ int main(void)
         adopted(an_adopted_worker_whose_end_nobody_knows_is_an_error),
         adopted(an_adopted_rank_that_was_removed_has_left),
         adopted(ranks_that_ended_without_a_pool_are_started_unless_they_left),
+        adopted(a_rank_that_has_trained_without_a_pool_ends_the_starts),
     };
     return cmocka_run_group_tests_name("ranks", tests, NULL, NULL);
 }

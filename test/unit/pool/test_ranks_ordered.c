@@ -161,6 +161,57 @@ static void a_missing_program_ends_the_job_if_no_worker_runs(void **state)
     assert_int_equal(p.code, 127);
 }
 
+/* The order that ends the job was lost, because the coordinator has restarted. */
+static void a_forgotten_job_whose_workers_have_ended_well_has_trained(void **state)
+{
+    assert_int_equal(exits(1, 0), VERDICT_AS_ASKED);
+    assert_int_equal(exits(0, 0), VERDICT_AS_ASKED);
+    assert_true(ranks_order_forgotten(&p));
+    assert_true(ranks_are_over(&p) && p.has_trained);
+    assert_int_equal(p.code, 0);
+}
+
+static void a_forgotten_job_with_a_failure_has_failed(void **state)
+{
+    assert_int_equal(exits(0, 0), VERDICT_AS_ASKED);
+    assert_int_equal(exits(1, 7), VERDICT_ORDERS);
+    assert_false(ranks_order_forgotten(&p));
+    assert_true(ranks_are_over(&p));
+    assert_int_equal(p.code, 7);
+}
+
+static void a_failure_before_the_newest_start_of_a_rank_does_not_count(void **state)
+{
+    assert_int_equal(exits(1, 7), VERDICT_ORDERS);
+    order_start(1, 9, EFFECT_NEW, 1);
+    pass(1);
+    expect_ordered(1, 9);
+    exits(1, 0);
+    exits(0, 0);
+    assert_true(ranks_order_forgotten(&p));
+    assert_int_equal(p.code, 0);
+}
+
+static void a_forgotten_job_whose_workers_run_is_lost(void **state)
+{
+    assert_int_equal(exits(0, 0), VERDICT_AS_ASKED);
+    assert_false(ranks_order_forgotten(&p));
+    expect_signal(1, SIGTERM);
+    exits(1, 0);
+    assert_true(ranks_are_over(&p));
+    assert_int_equal(p.code, 1);
+}
+
+/* Neither a worker that was asked to leave, nor an adopted one, has shown the end of a training. */
+static void a_forgotten_job_whose_workers_have_only_left_is_lost(void **state)
+{
+    ranks_order_leave(&p, 1, 8, false, now_ns);
+    assert_int_equal(exits(1, 0), VERDICT_AS_ASKED);
+    ranks_ended(&p, 0, END_UNKNOWN, 0, now_ns, &pause_s);
+    assert_false(ranks_order_forgotten(&p));
+    assert_int_equal(p.code, 1);
+}
+
 #define ordered(test) cmocka_unit_test_setup(test, obey)
 
 int main(void)
@@ -176,6 +227,11 @@ int main(void)
         ordered(the_last_failure_is_the_exit_code_of_a_failed_job),
         ordered(after_a_signal_no_order_starts_a_worker),
         ordered(a_missing_program_ends_the_job_if_no_worker_runs),
+        ordered(a_forgotten_job_whose_workers_have_ended_well_has_trained),
+        ordered(a_forgotten_job_with_a_failure_has_failed),
+        ordered(a_failure_before_the_newest_start_of_a_rank_does_not_count),
+        ordered(a_forgotten_job_whose_workers_run_is_lost),
+        ordered(a_forgotten_job_whose_workers_have_only_left_is_lost),
     };
     return cmocka_run_group_tests_name("ranks_ordered", tests, NULL, NULL);
 }

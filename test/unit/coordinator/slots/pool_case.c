@@ -1,6 +1,10 @@
 /* See pool_case.h. */
 #include "test/unit/coordinator/slots/pool_case.h"
 
+#include "svc/base/clock.h"
+#include "svc/coordinator/service.h"
+#include "svc/coordinator/slots/internal.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -211,4 +215,51 @@ void pool_worker_refused(struct rig *rig, const struct pool_order *worker, int c
     fill_worker(&request, &join, worker, 0);
     end_ask_refused(e, &request, code, text);
     end_close(e);
+}
+
+/* --- the service --- */
+
+void pools_let_miss(struct rig *rig)
+{
+    struct service *s = rig->coordinator->service;
+    rig_settle(rig); /* the end of the pool's connection is handled */
+    list_for_each_entry (struct slots_pool, pool, &s->works->slots->pools, link)
+        if (!pool->peer)
+            timer_start(s->loop, &pool->away, clock_now_ns());
+    rig_settle(rig);
+}
+
+void pools_look(struct rig *rig)
+{
+    slots_look_soon(rig->coordinator->service);
+    rig_settle(rig);
+}
+
+void pools_restart(struct rig *rig)
+{
+    rig_crash(rig);
+    rig_start(rig);
+}
+
+struct key pools_add_tenant(struct rig *rig, const char *name)
+{
+    struct key key;
+    struct err err;
+    struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    envelope *reply =
+        end_ask(e, &MESSAGE(0, TENANT_ADD_REQUEST, tenant_add_request, .tenant = (char *)name));
+    assert_int_equal(reply->body_case, BODY(TENANT_ADD_REPLY));
+    assert_int_equal(key_parse(reply->tenant_add_reply->key, &key, &err), 0);
+    message_free(reply);
+    end_close(e);
+    return key;
+}
+
+envelope *pools_ask_jobs(struct rig *rig, const char *name)
+{
+    struct end *asking = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    envelope *reply = end_ask(asking, &MESSAGE(0, JOBS_REQUEST, jobs_request, .job = (char *)name));
+    assert_int_equal(reply->body_case, BODY(JOBS_REPLY));
+    end_close(asking);
+    return reply;
 }

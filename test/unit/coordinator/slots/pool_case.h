@@ -60,6 +60,17 @@ struct end *pool_worker_join(struct rig *rig, const struct pool_order *worker,
 void pool_worker_refused(struct rig *rig, const struct pool_order *worker, int code,
                          const char *text);
 
+/* Ends the time in which a pool without a connection may connect again. */
+void pools_let_miss(struct rig *rig);
+/* Runs the check of all jobs that is due once a second. */
+void pools_look(struct rig *rig);
+/* Restarts the coordinator, whose connections are lost. */
+void pools_restart(struct rig *rig);
+/* Adds a tenant. Returns the tenant's key. */
+struct key pools_add_tenant(struct rig *rig, const char *name);
+/* Returns the reply to a request about jobs. `name`: "" for all jobs. */
+envelope *pools_ask_jobs(struct rig *rig, const char *name);
+
 #define POOL_START GRADPOOL__WIRE__POOL_VERB__POOL_START
 #define POOL_LEAVE GRADPOOL__WIRE__POOL_VERB__POOL_LEAVE
 #define POOL_END GRADPOOL__WIRE__POOL_VERB__POOL_END

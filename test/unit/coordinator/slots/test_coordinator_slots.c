@@ -32,25 +32,11 @@ static void a_job_begins_with_all_workers_that_have_slots(void **state)
     end_expect_none(pool, BODY(POOL_ORDERS));
 }
 
-static struct key add_tenant(struct rig *rig, const char *name)
-{
-    struct key key;
-    struct err err;
-    struct end *e = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
-    envelope *reply =
-        end_ask(e, &MESSAGE(0, TENANT_ADD_REQUEST, tenant_add_request, .tenant = (char *)name));
-    assert_int_equal(reply->body_case, BODY(TENANT_ADD_REPLY));
-    assert_int_equal(key_parse(reply->tenant_add_reply->key, &key, &err), 0);
-    message_free(reply);
-    end_close(e);
-    return key;
-}
-
 /* The first tenant has all slots. A job of the second tenant then gets the slots of the highest
  * ranks, until both tenants have the same number of slots (F6). */
 static void two_tenants_share_a_site(void **state)
 {
-    const struct key one = add_tenant(*state, "one"), two = add_tenant(*state, "two");
+    const struct key one = pools_add_tenant(*state, "one"), two = pools_add_tenant(*state, "two");
     struct end *first = pool_join(*state, (struct pool_joining){.key = &one});
     struct end *second = pool_join(*state, (struct pool_joining){.key = &two});
     struct pool_order ranks[4], leaves[2];
@@ -71,7 +57,7 @@ static void two_tenants_share_a_site(void **state)
 
 static void the_tenant_with_fewer_slots_is_served_first(void **state)
 {
-    const struct key one = add_tenant(*state, "one"), two = add_tenant(*state, "two");
+    const struct key one = pools_add_tenant(*state, "one"), two = pools_add_tenant(*state, "two");
     struct end *first = pool_join(*state, (struct pool_joining){.key = &one});
     struct end *second = pool_join(*state, (struct pool_joining){.key = &two});
     pool_submit(first, "a", 4, 4);
@@ -325,7 +311,7 @@ static void a_pool_that_cannot_join_is_told_why(void **state)
 /* Jobs without a key would get slots, but their workers could not start the job (K97). */
 static void a_pool_needs_a_key_if_the_service_has_tenants(void **state)
 {
-    const struct key key = add_tenant(*state, "one");
+    const struct key key = pools_add_tenant(*state, "one");
     pool_join_refused(*state, (struct pool_joining){0}, -ENOKEY,
                       "a pool needs a key, because the service has tenants");
     pool_join(*state, (struct pool_joining){.key = &key});

@@ -72,6 +72,21 @@ static void an_end_that_is_not_stored_is_sent_later(void **state)
     kept_log_expect("was not deleted:");
 }
 
+static void ends_that_are_not_stored_are_logged(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 1, 1);
+    struct pool_order zero = pool_expect_and_start(pool);
+    struct end *worker = pool_worker_join(*state, &zero, 0);
+    disk_error = EIO;
+    end_leave(worker);
+    rig_settle(*state);
+    kept_log_expect("the ends of its workers were not stored");
+    disk_error = 0;
+    pool_ended(pool, &zero, 0);
+    assert_int_equal(pool_expect(pool, POOL_OVER).code, 0);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, pools_setup, teardown)
 
 int main(void)
@@ -80,6 +95,7 @@ int main(void)
         CASE(a_job_that_is_not_stored_is_refused),
         CASE(a_start_that_is_not_stored_is_not_sent),
         CASE(an_end_that_is_not_stored_is_sent_later),
+        CASE(ends_that_are_not_stored_are_logged),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

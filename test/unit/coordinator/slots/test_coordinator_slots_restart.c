@@ -1,30 +1,8 @@
 /* Tests pools that are missing for a time, and restarts of the coordinator (SL3 to SL5). */
-#include "svc/base/clock.h"
-#include "svc/coordinator/service.h"
-#include "svc/coordinator/slots/internal.h"
 #include "test/unit/coordinator/slots/pool_case.h"
 
 #include <errno.h>
 #include <string.h>
-
-static struct slots *slots_of(struct rig *rig) { return rig->coordinator->service->works->slots; }
-
-/* Simulates the end of the time in which the only pool may connect again. */
-static void let_pool_miss(struct rig *rig)
-{
-    struct slots *slots = slots_of(rig);
-    rig_settle(rig); /* the end of the pool's connection is handled */
-    list_for_each_entry (struct slots_pool, pool, &slots->pools, link)
-        if (!pool->peer)
-            timer_start(rig->coordinator->service->loop, &pool->away, clock_now_ns());
-    rig_settle(rig);
-}
-
-static void restart(struct rig *rig)
-{
-    rig_crash(rig);
-    rig_start(rig);
-}
 
 /* --- restart of the coordinator --- */
 
@@ -35,7 +13,7 @@ static void a_restart_repeats_orders_once(void **state)
     pool_submit(pool, "resnet", 2, 2);
     struct pool_order zero = pool_expect(pool, POOL_START), one = pool_expect(pool, POOL_START);
     pool_started(pool, &zero);
-    restart(*state);
+    pools_restart(*state);
     size_t stale, jobs;
     pool = pool_rejoin(*state, (struct pool_joining){.has = &zero, .count = 1}, &stale, &jobs);
     assert_int_equal(stale, 0);
@@ -58,7 +36,7 @@ static void a_restart_starts_no_worker_twice(void **state)
     pool_submit(pool, "resnet", 1, 3);
     for (uint32_t rank = 0; rank < 3; rank++)
         ranks[rank] = pool_expect_and_start(pool);
-    restart(*state);
+    pools_restart(*state);
     pool = pool_join(*state, (struct pool_joining){.has = ranks, .count = 3});
     end_expect_none(pool, BODY(POOL_ORDERS));
     pool_submit(pool, "bert", 1, 1);
@@ -74,7 +52,7 @@ static void a_worker_that_ended_meanwhile_starts_again(void **state)
     struct pool_order zero = pool_expect(pool, POOL_START), one = pool_expect(pool, POOL_START);
     pool_started(pool, &zero);
     pool_started(pool, &one);
-    restart(*state);
+    pools_restart(*state);
     pool = pool_join(*state, (struct pool_joining){.has = &one, .count = 1});
     struct pool_order next = pool_expect_for(pool, POOL_START, "resnet", 0);
     assert_true(next.incarnation > one.incarnation);
@@ -90,7 +68,7 @@ static void a_stored_leave_is_repeated(void **state)
         ranks[rank] = pool_expect_and_start(pool);
     pool_submit(pool, "bert", 1, 1);
     pool_expect_for(pool, POOL_LEAVE, "resnet", 3);
-    restart(*state);
+    pools_restart(*state);
     pool = pool_join(*state, (struct pool_joining){.has = ranks, .count = 4});
     pool_expect_for(pool, POOL_LEAVE, "resnet", 3);
     end_expect_none(pool, BODY(POOL_ORDERS));
@@ -107,12 +85,12 @@ static void an_ordered_end_survives_a_restart(void **state)
     pool_started(pool, &zero);
     pool_withdraw(pool, "resnet");
     pool_expect(pool, POOL_END);
-    restart(*state);
+    pools_restart(*state);
     pool = pool_join(*state, (struct pool_joining){.has = &zero, .count = 1});
     pool_expect_for(pool, POOL_END, "resnet", 0);
     pool_ended(pool, &zero, 143);
     assert_int_equal(pool_expect(pool, POOL_OVER).code, -ECANCELED);
-    restart(*state);
+    pools_restart(*state);
     size_t stale, jobs;
     pool_rejoin(*state, (struct pool_joining){.has = &zero, .count = 1}, &stale, &jobs);
     assert_int_equal(stale, 1);
@@ -128,13 +106,13 @@ static void a_restart_with_fewer_slots_keeps_the_workers(void **state)
     for (uint32_t rank = 0; rank < 4; rank++)
         ranks[rank] = pool_expect_and_start(pool);
     rig->options.worker_slots = "here=3";
-    restart(rig);
+    pools_restart(rig);
     pool = pool_join(rig, (struct pool_joining){.has = ranks, .count = 4});
     end_expect_none(pool, BODY(POOL_ORDERS));
     pool_ended(pool, &ranks[3], 1);
     end_expect_none(pool, BODY(POOL_ORDERS)); /* the slot of this worker no longer exists */
     rig->options.worker_slots = NULL;
-    restart(rig);
+    pools_restart(rig);
     pool_join_refused(rig, (struct pool_joining){.has = ranks, .count = 3}, -ENOENT,
                       "site here has no slots");
 }
@@ -186,7 +164,7 @@ static void jobs_train_on_at_their_size_without_a_pool(void **state)
         pool_worker_join(*state, &ranks[rank], 0);
     }
     end_close(pool);
-    let_pool_miss(*state);
+    pools_let_miss(*state);
     pool_submit(other, "bert", 1, 1);
     end_expect_none(other, BODY(POOL_ORDERS));
     pool = pool_join(*state, (struct pool_joining){.has = ranks, .count = 4});
@@ -208,7 +186,7 @@ static void slots_are_free_when_sessions_end_without_a_pool(void **state)
         workers[rank] = pool_worker_join(*state, &order, 0);
     }
     end_close(pool);
-    let_pool_miss(*state);
+    pools_let_miss(*state);
     pool_submit(other, "bert", 4, 4);
     end_expect_none(other, BODY(POOL_ORDERS));
     for (uint32_t rank = 0; rank < 4; rank++)
@@ -244,7 +222,7 @@ static void a_waiting_job_of_a_missing_pool_blocks_no_other(void **state)
         ranks[rank] = pool_expect(pool, POOL_START);
     pool_submit(other, "vgg", 1, 1);
     end_close(other);
-    let_pool_miss(*state);
+    pools_let_miss(*state);
     pool_submit(pool, "resnet", 1, 1);
     pool_ended(pool, &ranks[3], 0);
     pool_expect_for(pool, POOL_START, "resnet", 0);
