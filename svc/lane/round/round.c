@@ -197,11 +197,12 @@ void round_fail_stuck(struct piece *p)
 /* A rank may have been idle when the lane of its result died. If this rank is late, too, or another
  * rank leaves, the remaining ranks may be too few for any further round. The check is skipped in
  * three cases. A round in progress, or the copy of a result, supplies the result to late ranks. An
- * empty tensor has no result. With QUORUM_CHOSEN the next set is unknown. */
+ * empty tensor has no result. With QUORUM_CHOSEN the next set may be unknown, and may need none of
+ * the late ranks. */
 void round_check_late(struct piece *p)
 {
     bool makes_result = p->state != PIECE_COLLECTING || p->is_copy;
-    if (p->terms.quorum == QUORUM_FIRST && p->elements > 0 && !makes_result)
+    if (quorum_next_is_known(p) && p->elements > 0 && !makes_result)
         round_fail_stuck(p);
 }
 
@@ -325,8 +326,10 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
     if (error <= 0)
         return error;
     list_for_each_safe_entry (struct piece, p, &job->pieces, link)
-        if (p->terms.quorum == QUORUM_CHOSEN && quorum_job_round(p, p->round) == chosen->round)
+        if (p->terms.quorum == QUORUM_CHOSEN && quorum_job_round(p, p->round) == chosen->round) {
             round_go_on(p);
+            round_check_late(p);
+        }
     return 0;
 }
 
