@@ -55,6 +55,13 @@ void recording_free(struct piece *p)
 
 bool recording_is_here(const struct piece *p) { return recording_of(p); }
 
+/* Returns whether rank 0 has left, and records no further round. */
+static bool recording_is_over(const struct piece *p)
+{
+    enum worker_state state = p->job->workers[0].state;
+    return state == WORKER_LEFT || state == WORKER_LOST;
+}
+
 void recording_begins(const struct rank *rank, uint64_t round)
 {
     struct lane_recording *r = recording_of(rank->piece);
@@ -121,7 +128,7 @@ void recording_send(struct piece *p)
     if (p->round > CHOICES_PER_JOB && r->sent < p->round - CHOICES_PER_JOB)
         r->sent = p->round - CHOICES_PER_JOB; /* older sets are no longer known here */
     wait_stop(&r->wait);
-    if (!recording_send_all(p))
+    if (!recording_is_over(p) && !recording_send_all(p))
         wait_start(&r->wait, p->job->lane->now_ns + RETRY_NS);
 }
 
@@ -129,11 +136,11 @@ void recording_send(struct piece *p)
 bool recording_is_behind(const struct piece *p)
 {
     const struct lane_recording *r = recording_of(p);
-    return r && r->sent + CHOICES_PER_JOB - 3 < p->round;
+    return r && !recording_is_over(p) && r->sent + CHOICES_PER_JOB - 3 < p->round;
 }
 
 bool recording_answers(const struct rank *rank)
 {
     const struct lane_recording *r = recording_of(rank->piece);
-    return !r || !r->notes[rank - rank->piece->ranks].is_owed;
+    return !r || recording_is_over(rank->piece) || !r->notes[rank - rank->piece->ranks].is_owed;
 }

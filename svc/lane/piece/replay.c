@@ -129,9 +129,11 @@ bool replay_takes(const struct piece *p, const struct rank *rank)
 bool replay_is_hopeless(const struct piece *p, uint32_t *ret_left)
 {
     const struct record_chosen *set = replay_set(p);
-    for (uint32_t i = 0; set && replay_decides(p) && i < p->members; i++) {
+    for (uint32_t i = 0; replay_decides(p) && i < p->members; i++) {
         const struct rank *rank = &p->ranks[i];
-        if (rank_is_there(rank) || round_set_count(set, rank->worker->number) == 0)
+        uint32_t number = rank->worker->number;
+        bool is_needed = set ? round_set_count(set, number) > 0 : number == 0;
+        if (rank_is_there(rank) || !is_needed)
             continue;
         *ret_left = rank->worker->number;
         return true;

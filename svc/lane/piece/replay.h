@@ -24,8 +24,8 @@ bool replay_decides(const struct piece *p);
 bool replay_allows(struct piece *p);
 /* Returns whether the rank may take part in the open round. */
 bool replay_takes(const struct piece *p, const struct rank *rank);
-/* Returns whether a rank of the recorded set has left, so that the open round cannot close.
- * `ret_left`: this rank. */
+/* Returns whether the open round cannot close, because a rank of the recorded set has left, or rank
+ * 0 has left before it has sent this set. `ret_left`: the rank that has left. */
 bool replay_is_hopeless(const struct piece *p, uint32_t *ret_left);
 
 /* The next two functions return whether a rank outside a set gets an answer now. The answer names

@@ -220,7 +220,7 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 
 /* ---- announcements ---- */
 
-static bool round_is_hopeless(struct piece *p, uint32_t *ret_left)
+bool round_is_hopeless(struct piece *p, uint32_t *ret_left)
 {
     return quorum_is_hopeless(p, ret_left) || replay_is_hopeless(p, ret_left);
 }

@@ -132,6 +132,13 @@ static void expect_answer(uint32_t rank, int answers, uint64_t round)
     assert_int_equal(w->errors_count, 0);
 }
 
+static void leave(uint32_t rank)
+{
+    const struct record_leave leave = {.kind = RECORD_LEAVE};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &leave, sizeof leave, NULL, 0), 0);
+    rig_settle(&rig);
+}
+
 /* --- replay --- */
 
 static void a_round_closes_with_its_recorded_ranks_alone(void **state)
@@ -263,14 +270,21 @@ static void a_new_leader_lane_goes_on_with_the_recording(void **state)
 
 static void a_rank_of_a_recorded_set_that_has_left_fails_the_round(void **state)
 {
-    const struct record_leave leave = {.kind = RECORD_LEAVE};
     start(BACKUP_TERMS_REPLAYS, false);
     replay(1, ONE_AND_TWO, 0, false);
-    assert_int_equal(fabric_send(rig.workers[2].conn, &leave, sizeof leave, NULL, 0), 0);
-    rig_settle(&rig);
+    leave(2);
     end(0, 1);
     end(1, 1);
     rig_until(&rig, rig_says(&rig.workers[1], -EPIPE, "rank 2 has left job"));
+}
+
+static void a_round_whose_set_left_with_rank_0_fails(void **state)
+{
+    start(BACKUP_TERMS_REPLAYS, false);
+    end(1, 1);
+    end(2, 1);
+    leave(0);
+    rig_until(&rig, rig_says(&rig.workers[1], -EPIPE, "rank 0 has left job"));
 }
 
 static void only_rank_0_sends_takers(void **state)
@@ -353,6 +367,17 @@ static void rounds_wait_for_a_rank_0_that_receives_no_sets(void **state)
     assert_int_equal(rig.workers[0].passed_count, round);
 }
 
+static void rounds_go_on_after_rank_0_has_left(void **state)
+{
+    start(BACKUP_TERMS_RECORDS, false);
+    leave(0);
+    for (uint64_t round = 1; round <= 2 * CHOICES_PER_JOB; round++) {
+        end(1, round);
+        end(2, round);
+        expect_closed(round, ONE_AND_TWO);
+    }
+}
+
 #define CASE(test) cmocka_unit_test_teardown(test, stop)
 
 int main(int argc, char **argv)
@@ -367,11 +392,13 @@ int main(int argc, char **argv)
         CASE(after_the_last_recorded_round_the_rule_decides),
         CASE(a_new_leader_lane_goes_on_with_the_recording),
         CASE(a_rank_of_a_recorded_set_that_has_left_fails_the_round),
+        CASE(a_round_whose_set_left_with_rank_0_fails),
         CASE(only_rank_0_sends_takers),
         CASE(takers_without_a_replay_change_nothing),
         CASE(rank_0_receives_every_set_in_order),
         CASE(rank_0_receives_the_round_after_which_a_straggler_begins),
         CASE(rounds_wait_for_a_rank_0_that_receives_no_sets),
+        CASE(rounds_go_on_after_rank_0_has_left),
     };
     return cmocka_run_group_tests_name(kind, tests, NULL, NULL);
 }
