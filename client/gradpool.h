@@ -180,7 +180,7 @@ enum gp_backup_rule {
     GP_BACKUP_BLIND,   /* closes at a k chosen before each round for the most gradients per time */
     GP_BACKUP_ADASYNC, /* k grows as the loss falls */
 };
-enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd: rate times k / workers */
+enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd: mean times k / workers */
 
 /* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
 typedef struct gp_backup_spec {
@@ -191,6 +191,9 @@ typedef struct gp_backup_spec {
     uint32_t lag;       /* without update rules: rounds a rank may be behind, up to 16; 0: 4 */
     uint32_t gradients; /* maximum of gradients of one rank in a round, 1 to 7; 0 means 1 */
     enum gp_backup_rate rate;
+    /* file to which rank 0 writes the sets of all rounds; file whose sets the rounds get; NULL: of
+     * GRADPOOL_SETS_RECORD; of GRADPOOL_SETS_REPLAY (client/README.md) */
+    const char *record, *replay;
 } gp_backup_spec;
 
 /* All fields but `rank` are the same on every worker. */
@@ -200,13 +203,12 @@ typedef struct gp_job_spec {
     uint32_t workers; /* 1 .. 768: workers at the job's start; late ranks give the same number */
     /* Slow-down that the job accepts from sharing lanes, in parts per million of its speed without
      * other jobs (50000: 5 %). 0: the limit of the service and the tenant. The strictest of the
-     * three limits counts. A declare returns -ENOSPC if the measured job fits nowhere within the
-     * limit. */
+     * three limits counts. A declare returns -ENOSPC if the measured job fits nowhere. */
     uint32_t loss_limit_ppm;
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup; /* requires `gradients` 0 or 1, GP_RATE_FIXED, GP_FAIL, no copies */
+    gp_backup_spec backup;              /* requires `gradients` 0 or 1, GP_FAIL, no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -228,9 +230,9 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  *
  * Errors, after which this process is not in the job: -EINVAL a wrong field of `spec`, or a
  * `backup` that differs from the job's; -EOPNOTSUPP a rule of `backup` that this version does not
- * serve; -EEXIST another process has this rank (the text names it); -EPROTO the job runs with
- * another spec, or does not accept this rank now; -ESTALE a former job of this name did not end
- * within 8 s; the errors of gp_connect(). */
+ * serve; -EEXIST another process has this rank, or the file `record` exists; -EPROTO the job runs
+ * with another spec, or does not accept this rank now; -ESTALE a former job of this name did not
+ * end within 8 s; the errors of gp_connect(). */
 GP_API int gp_job_join(gp_client *client, const gp_job_spec *spec, gp_job **ret_job);
 
 typedef struct gp_membership {
@@ -238,8 +240,7 @@ typedef struct gp_membership {
     uint32_t workers; /* number of ranks that are in the job now */
     /* size set by the last resize: ranks with this number or a higher one have to leave */
     uint32_t wanted;
-    /* ranks in the job: rank r is bit r % 64 of word r / 64; at the start the ranks below
-     * `workers` */
+    /* bit r % 64 of word r / 64: rank r is in the job; at the start the ranks below `workers` */
     uint64_t ranks[12];
 } gp_membership;
 
@@ -317,8 +318,7 @@ typedef struct gp_settings {
 /* Declaration of a tensor, the same on every rank of its set. The fields from `ranks` on may be 0:
  * then all ranks of the job take part in every round. */
 typedef struct gp_tensor_spec {
-    /* 1..255 bytes of UTF-8, not beginning with "gradpool."; ranks match tensors by name, in any
-     * order */
+    /* 1..255 bytes of UTF-8, not beginning with "gradpool."; ranks match tensors by name */
     const char *name;
     enum gp_dtype dtype; /* of gradients and results in the caller's memory */
     uint64_t elements;   /* at most 1 TiB; 0: the rounds of the tensor only synchronise ranks */

@@ -14,6 +14,7 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/closing.h"
+#include "svc/lane/piece/replay.h"
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/rows/hear.h"
@@ -157,7 +158,9 @@ static void take_query(struct worker *w, const struct record_query *query)
  * only they are connected to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
-    w->known_sets[chosen->round % CHOICES_PER_JOB] = chosen->round;
+    /* rank 0 sends replayed sets ahead, and expects each of them again when its round closes */
+    if (chosen->reason != RECORD_REASON_REPLAY)
+        w->known_sets[chosen->round % CHOICES_PER_JOB] = chosen->round;
     if (!w->job->failure && round_choose(w->job, chosen) < 0)
         evict(w, "a set of ranks that differs from the one that other ranks sent");
 }
@@ -185,6 +188,16 @@ static void take_landed(struct worker *w, const struct record_landed *landed)
     round_landed(rank, landed->round);
 }
 
+/* Stores the takers of a recorded round (W32). */
+static void take_recorded(struct worker *w, const struct record_chosen *takers)
+{
+    if (w->number != 0 || takers->form != RECORD_FORM_TAKERS)
+        return evict(w, "a record that only lanes send");
+    struct piece *p = w->job->failure ? NULL : replay_learn(w->job, takers);
+    if (p)
+        round_go_on(p);
+}
+
 /* Handles a record. Returns true if the lane keeps the receive buffer for later use. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
@@ -200,6 +213,7 @@ static bool dispatch(struct worker *w, const union record *record, const void *d
     case RECORD_CHOSEN: take_choice(w, &record->chosen); return false;
     case RECORD_SETTINGS: parameters_tell(w, &record->settings); return false;
     case RECORD_BACKUP: take_backup(w, &record->backup); return false;
+    case RECORD_PASSED: take_recorded(w, &record->chosen); return false;
     case RECORD_LANDED: take_landed(w, &record->landed); return false;
     case RECORD_MEASURE: closing_measured(w->job, &record->measure); return false;
     case RECORD_ROWS: evict_for(w, rows_hear_request(w, &record->rows)); return false;

@@ -200,9 +200,9 @@ struct lane_job {
     bool is_dropped; /* freed when its last operation is complete */
     bool is_elastic; /* workers may join and leave (A40) */
     bool has_states; /* a piece has or had parameters */
-    /* number of replaced connections that are not closed yet */
-    uint32_t replaced;
+    bool is_scaled;  /* means are multiplied by the share of ranks in the set (A117) */
     int failure;
+    uint32_t replaced; /* number of replaced connections that are not closed yet */
     char failure_text[2 * LANE_TEXT_BYTES];
     char tenant[LANE_NAME_BYTES];
     struct lane_lent lent_max;

@@ -107,6 +107,16 @@ int backup_terms_check(const struct backup_terms *terms, uint32_t workers, const
     if (terms->lag > BACKUP_TERMS_LAG_MAX)
         return err_set(err, -EINVAL, "job '%s': backup.lag is %u; set lag to 0 to %u", job,
                        terms->lag, BACKUP_TERMS_LAG_MAX);
+    if (terms->sets > (BACKUP_TERMS_RECORDS | BACKUP_TERMS_REPLAYS))
+        return err_set(err, -EINVAL,
+                       "job '%s': backup.sets has unknown flags (%u); install one version of "
+                       "gradpool on all hosts",
+                       job, terms->sets);
+    if (terms->sets && terms->gradients > 1)
+        return err_set(err, -EINVAL,
+                       "job '%s': backup.gradients is %u, and sets are recorded and replayed with "
+                       "one gradient of a rank in a round; set gradients to 1",
+                       job, terms->gradients);
     int error = check_k(terms, workers, job, err);
     return error < 0 ? error : check_gradients(terms, workers, job, err);
 }
@@ -125,9 +135,12 @@ void backup_terms_write(const struct backup_terms *terms, uint32_t workers, char
     struct backup_terms t = backup_terms_filled(*terms, workers);
     const char *rule = backup_terms_rule_name(t.rule);
     const char *rate = t.rate == BACKUP_TERMS_FIXED ? "fixed" : "proportional";
+    const char *records = t.sets & BACKUP_TERMS_RECORDS ? ", GRADPOOL_SETS_RECORD" : "";
+    const char *replays = t.sets & BACKUP_TERMS_REPLAYS ? ", GRADPOOL_SETS_REPLAY" : "";
     if (t.rule == BACKUP_TERMS_ALL)
         snprintf(text, text_bytes, "%s", rule);
     else
-        snprintf(text, text_bytes, "%s, k %u, least %u, absence %u, lag %u, gradients %u, rate %s",
-                 rule, t.k, t.least, t.absence, t.lag, t.gradients, rate);
+        snprintf(text, text_bytes,
+                 "%s, k %u, least %u, absence %u, lag %u, gradients %u, rate %s%s%s", rule, t.k,
+                 t.least, t.absence, t.lag, t.gradients, rate, records, replays);
 }

@@ -35,9 +35,15 @@ enum backup_terms_rate { BACKUP_TERMS_FIXED, BACKUP_TERMS_PROPORTIONAL, BACKUP_T
  * with one row and one column for each worker (packer/backup/cells.h). */
 #define BACKUP_TERMS_TABLE_MAX 256u
 
+/* Flags of `sets`: rank 0 records the sets of the job's rounds; the leader lane takes the sets from
+ * a recording that rank 0 reads. */
+#define BACKUP_TERMS_RECORDS 1u
+#define BACKUP_TERMS_REPLAYS 2u
+
 /* Meaning, units and defaults: gp_backup_spec of gradpool.h. */
 struct backup_terms {
     uint32_t rule, k, least, absence, lag, gradients, rate;
+    uint32_t sets; /* BACKUP_TERMS_RECORDS, BACKUP_TERMS_REPLAYS, or both */
 };
 
 /* Reads terms from bytes of a peer. Without bytes the rule is GP_BACKUP_ALL. The values are not
@@ -68,9 +74,10 @@ int backup_terms_check(const struct backup_terms *terms, uint32_t workers, const
 bool backup_terms_are_same(const struct backup_terms *a, const struct backup_terms *b,
                            uint32_t workers);
 /* Writes all values of the terms: "static, k 3, least 2, absence 64, lag 4, gradients 1, rate
- * fixed", or "all". The terms have passed the check. */
+ * fixed", or "all". The variables of a recording and of a replay follow. The terms have passed the
+ * check. */
 void backup_terms_write(const struct backup_terms *terms, uint32_t workers, char *text,
                         size_t text_bytes);
-#define BACKUP_TERMS_TEXT_BYTES 160
+#define BACKUP_TERMS_TEXT_BYTES 192
 
 #endif

@@ -178,7 +178,9 @@ static bool passed_is_sound(const struct record_chosen *r)
 {
     if (!set_is_sound(r))
         return false;
-    return r->form == RECORD_FORM_TAKERS ? r->reason == 0 : !is_zero(r->ranks, sizeof(r->ranks));
+    if (r->form == RECORD_FORM_TAKERS)
+        return r->reason == 0 || r->reason == RECORD_REASON_REPLAY;
+    return !is_zero(r->ranks, sizeof(r->ranks));
 }
 
 static bool landed_is_sound(const struct record_landed *r)

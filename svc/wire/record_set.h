@@ -36,8 +36,10 @@ enum record_form {
 /* CHOSEN and PASSED. round_set.h writes and reads the ranks. */
 struct record_chosen {
     uint8_t kind;
-    uint8_t reason; /* a value of enum record_reason; 0 for takers */
-    uint8_t form;   /* a value of enum record_form */
+    /* a value of enum record_reason. 0 for takers; RECORD_REASON_REPLAY for the takers of the last
+     * recorded round */
+    uint8_t reason;
+    uint8_t form; /* a value of enum record_form */
     uint8_t reserved[5];
     uint64_t round;
     uint64_t ranks[RECORD_MISSING_WORDS];

@@ -33,6 +33,9 @@ static void add(struct sim_result *sum, const struct sim_result *result)
     sum->jobs_failed += result->jobs_failed;
 }
 
+/* Returns whether one world is repeated, which may lack every event that some world must have. */
+static bool is_one_world(void) { return getenv("GRADPOOL_TEST_SEED"); }
+
 /* Runs the world of GRADPOOL_TEST_SEED, or the first `count` worlds. */
 static struct sim_result run_worlds(uint64_t count, bool has_copies)
 {
@@ -59,7 +62,7 @@ static void every_random_world_keeps_all_invariants(void **state)
                   sum.turns, sum.rounds, sum.results, sum.commits, sum.repeats, sum.laps,
                   sum.deaths, sum.standings, sum.handovers, sum.undone, sum.losses, sum.comebacks,
                   sum.jobs_done, sum.jobs_failed);
-    assert_true(sum.jobs_done > 0 && sum.comebacks > 0);
+    assert_true(is_one_world() || (sum.jobs_done > 0 && sum.comebacks > 0));
 }
 
 static void the_same_seed_is_the_same_world(void **state)
@@ -82,7 +85,7 @@ static void parameters_with_a_copy_outlive_their_lanes_in_every_random_world(voi
                   " jobs done, %" PRIu64 " failed\n",
                   sum.rounds, sum.deaths, sum.handovers, sum.jobs_done, sum.jobs_failed);
     assert_int_equal(sum.losses, 0);
-    assert_true(sum.jobs_done > 0);
+    assert_true(is_one_world() || sum.jobs_done > 0);
 }
 
 /* The bits of sums and updates must not depend on the lanes. */

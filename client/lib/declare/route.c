@@ -136,7 +136,9 @@ static void route_reopen(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     bool is_committed = p->standing == PIECE_IDLE && p->committed >= t->round;
-    if (t->without_result == 0 || p->standing == PIECE_ANNOUNCED || p->is_entering)
+    /* the lane has a later result only, which this rank then fetches for all tensors (W22) */
+    bool is_outrun = p->standing == PIECE_IDLE && !is_committed;
+    if (t->without_result == 0 || p->standing == PIECE_ANNOUNCED || p->is_entering || is_outrun)
         return;
     if (is_committed) {
         p->committed = t->round - 1;

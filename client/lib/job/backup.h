@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 struct gp_request;
+struct job_sets;
 struct gp_tensor;
 
 enum backup_phase {
@@ -40,6 +41,7 @@ struct backup_rounds {
     /* newest closed round that any lane has named. Without rules, a rank fetches the sums of every
      * round up to this one before its next gradient */
     uint64_t newest;
+    struct job_sets *sets;   /* recording and replay of sets; NULL: neither */
     _Atomic uint64_t passed; /* newest closed round whose results this rank lacks; 0: none */
 };
 

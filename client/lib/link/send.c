@@ -3,6 +3,7 @@
  * ROOM (W10). */
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
+#include "client/lib/sets/sets.h"
 #include "svc/wire/backup_terms.h"
 
 #include <errno.h>
@@ -232,6 +233,17 @@ static bool pass_choices_on(struct link *l)
     return pass_choice_on(l, older) && pass_choice_on(l, !older);
 }
 
+/* Sends sets of a recording to the leader lane. */
+static bool pass_sets_on(struct link *l)
+{
+    const struct gp_tensor *leader = l->job->backup.leader;
+    if (!leader || leader->pieces->link != l)
+        return true;
+    const struct sets_way to = {
+        .conn = l->conn, .lane = l->lane, .openings = l->openings, .epoch = leader->pieces->epoch};
+    return sets_send(l->job, &to);
+}
+
 /* Sends the report of this rank again, for a new owner or a new connection of the hidden tensor. */
 static void repeat_report(const struct piece *p)
 {
@@ -274,7 +286,7 @@ void link_flush(struct link *l)
 {
     if (l->owes_goodbye)
         link_say_goodbye(l); /* the goodbye is the last record */
-    else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l)) {
+    else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l) && pass_sets_on(l)) {
         send_unsent(l);
         send_landed(l);
         link_flush_rows(l);

@@ -4,6 +4,7 @@
 #include "client/lib/report/timeline.h"
 #include "client/lib/round/settle.h"
 #include "client/lib/session/process.h"
+#include "client/lib/sets/sets.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
 #include "svc/base/system/process.h"
@@ -32,7 +33,8 @@ static struct backup_terms backup_terms_of(const gp_backup_spec *spec)
                                  .absence = spec->absence,
                                  .lag = spec->lag,
                                  .gradients = spec->gradients,
-                                 .rate = (uint32_t)spec->rate};
+                                 .rate = (uint32_t)spec->rate,
+                                 .sets = sets_flags(spec)};
 }
 
 static int check_backup(const gp_job_spec *spec)
@@ -127,10 +129,10 @@ static void describe_backup(struct gp_job *job, const gp_backup_spec *spec, uint
 {
     if (spec->rule == GP_BACKUP_ALL)
         return;
-    job->join_backup =
-        MESSAGE_PART(BackupSpec, backup_spec, .rule = (uint32_t)spec->rule, .k = spec->k,
-                     .least = spec->least, .absence = spec->absence, .lag = spec->lag,
-                     .gradients = spec->gradients, .rate = (uint32_t)spec->rate);
+    job->join_backup = MESSAGE_PART(BackupSpec, backup_spec, .rule = (uint32_t)spec->rule,
+                                    .k = spec->k, .least = spec->least, .absence = spec->absence,
+                                    .lag = spec->lag, .gradients = spec->gradients,
+                                    .rate = (uint32_t)spec->rate, .sets = sets_flags(spec));
     job->join.backup = &job->join_backup;
     job->backup.count = fewest_of_backup(spec, workers);
 }
@@ -196,7 +198,10 @@ static int start(struct gp_job *job, const gp_job_spec *spec, struct err *err)
     if (error < 0)
         return err_set(err, error, "job '%s': no thread or descriptors: %s", job->name,
                        shortage_text(error, SHORTAGE_THREADS, lack, sizeof lack));
-    error = create_control(job, spec, err);
+    struct backup_terms terms = backup_terms_of(&spec->backup);
+    error = sets_open(job, &spec->backup, &terms, spec->workers, err);
+    if (error == 0)
+        error = create_control(job, spec, err);
     if (error == 0 && (error = fork_watch(job)) < 0)
         err_set(err, error, "job '%s': %s", job->name, err_text(error));
     if (error == 0) {

@@ -9,6 +9,7 @@
 #include "client/lib/report/timeline.h"
 #include "client/lib/round/entry.h"
 #include "client/lib/session/process.h"
+#include "client/lib/sets/sets.h"
 #include "client/lib/state/state.h"
 #include "client/lib/steps/internal.h"
 #include "svc/base/clock.h"
@@ -24,6 +25,7 @@ void leave_free(struct gp_job *job)
 {
     control_destroy(job->control);
     recorder_fini(job);
+    sets_close(job);
     pthread_mutex_destroy(&job->declaring);
     pthread_mutex_destroy(&job->lock);
     tensor_table_fini(job);

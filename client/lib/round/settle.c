@@ -8,7 +8,9 @@
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/push.h"
+#include "client/lib/sets/sets.h"
 #include "svc/base/text.h"
+#include "svc/wire/round_set.h"
 
 #include <errno.h>
 #include <stdatomic.h>
@@ -211,15 +213,26 @@ static void settle_chosen(struct link *l, const struct record_chosen *record)
     if (record->form != RECORD_FORM_RANKS || record->round <= chosen->round)
         return;
     *chosen = *record;
+    (void)sets_closed(l->job, record->round);
     l->chosen_round[record->round & 1] = record->round; /* the lane of this link has the set */
     link_flush_all(l->job);
 }
 
-static void settle_passed(struct gp_job *job, const struct record_chosen *record)
+/* Handles PASSED. The lane of a recorded job sends this record for every round, also to a rank of
+ * the set. */
+static void settle_passed(struct link *l, const struct record_chosen *record)
 {
-    if (job->backup.count == 0 || record->form == RECORD_FORM_TAKERS)
+    struct gp_job *job = l->job;
+    bool is_of_takers = record->form == RECORD_FORM_TAKERS, is_recorded;
+    const struct sets_way from = {
+        .conn = l->conn, .lane = l->lane, .openings = l->openings, .epoch = record->epoch};
+    is_recorded = sets_heard(job, &from, record);
+    if (job->backup.count == 0 || (is_of_takers && !is_recorded))
         job->stale++;
-    else if (record->round > job->backup.held)
+    else if (!is_of_takers && sets_closed(job, record->round))
+        link_flush_all(job);
+    bool is_dropped = !is_of_takers && round_set_count(record, job->rank) == 0;
+    if (is_dropped && job->backup.count > 0 && record->round > job->backup.held)
         atomic_store_explicit(&job->backup.passed, record->round, memory_order_relaxed);
 }
 
@@ -355,7 +368,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
     case RECORD_CLOCKS: settle_clocks(l, &record.clocks); break;
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
-    case RECORD_PASSED: settle_passed(l->job, &record.chosen); break;
+    case RECORD_PASSED: settle_passed(l, &record.chosen); break;
     case RECORD_MEASURE: settle_measure(l, &record.measure); break;
     /* a record of this kind is for lanes, or does not apply to this job */
     default: l->job->stale++;

@@ -62,7 +62,8 @@ static struct backup_terms backup_of(const WIRE(JoinRequest) * join)
                                       .absence = spec->absence,
                                       .lag = spec->lag,
                                       .gradients = spec->gradients,
-                                      .rate = spec->rate};
+                                      .rate = spec->rate,
+                                      .sets = spec->sets};
     return terms;
 }
 
@@ -102,8 +103,6 @@ static const char *backup_lack(const struct peer *p, const WIRE(JoinRequest) * j
 {
     if (terms->gradients > 1)
         return "with several gradients of a rank in a round (set gradients to 1)";
-    if (terms->rate != BACKUP_TERMS_FIXED)
-        return "with a proportional rate (set rate to GP_RATE_FIXED)";
     if (join->continues || room_of(join) > join->workers)
         return "in a job whose workers come and go (set on_worker_loss to GP_FAIL and workers_max "
                "to 0)";

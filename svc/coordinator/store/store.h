@@ -13,7 +13,7 @@
 
 #define STORE_RANKS_BYTES 96 /* one bit for each of 768 ranks */
 #define STORE_TERMS_BYTES 112
-#define STORE_BACKUP_BYTES 28
+#define STORE_BACKUP_BYTES 32
 
 /* Tables of the store, in the order in which load() reads them. A row refers only to rows of
  * earlier tables. */

@@ -216,8 +216,12 @@ static int confirm_sources(struct transfer *t)
     return 0;
 }
 
-/* Returns whether the gradients have different weights. */
-static bool is_weighted(const struct transfer *t) { return t->divisor > t->piece->sources; }
+/* Returns whether the gradients have different weights. In rounds with the job's sets all weights
+ * are 1, also if the divisor is the number of all ranks. */
+static bool is_weighted(const struct transfer *t)
+{
+    return t->divisor > t->piece->sources && !piece_follows(t->piece);
+}
 
 static void apply(struct transfer *t, const void *const sources[], void *const targets[], int count,
                   enum reduce_dtype target, uint32_t divisor, bool streams)

@@ -214,10 +214,13 @@ static uint32_t share_of(const struct piece *p, uint64_t elements)
     return share < 1 ? 1 : share > TRANSFER_SHARE ? TRANSFER_SHARE : (uint32_t)share;
 }
 
-/* Returns the sum of the weights; 0: the round has no division. */
+/* Returns the sum of the weights, or the number of all ranks, if the rate is proportional. 0: the
+ * round has no division. */
 static uint32_t divisor_of(const struct piece *p)
 {
     uint32_t sum = 0;
+    if (p->job->is_scaled && quorum_follows(p, p->operation) && transfer_divides(p))
+        return p->members;
     for (uint32_t i = 0; i < p->members && transfer_divides(p); i++)
         sum += p->ranks[i].weight;
     return sum;

@@ -36,7 +36,7 @@ static void rank_leave(struct rank *rank)
     } else if (p->state == PIECE_COLLECTING && p->round > 0 && p->announced > 0) {
         struct announcement *a = rank_said(rank, quorum_round(p, rank));
         p->announced -= a->round == quorum_round(p, rank) && a->standing == RECORD_ANNOUNCE;
-        if (quorum_is_hopeless(p, &left))
+        if (round_is_hopeless(p, &left))
             piece_fail(p, -EPIPE,
                        "rank %u has left job '%s'; leave after the same round on all ranks", left,
                        p->job->name);

@@ -7,6 +7,8 @@
 #include "svc/lane/piece/counts.h"
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/recording.h"
+#include "svc/lane/piece/replay.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/piece/takers.h"
 #include "svc/lane/state/replica.h"
@@ -111,9 +113,20 @@ static int make_leader(struct piece *p, const struct lane_piece *spec)
     if (p->terms.role != LEADS_ROUNDS)
         return 0;
     p->takers = takers_create(p);
-    if (!p->takers || counts_create(p) < 0)
+    uint32_t sets = spec->backup ? spec->backup->sets : 0;
+    if (!p->takers || counts_create(p) < 0 ||
+        (sets & BACKUP_TERMS_REPLAYS && replay_create(p) < 0) ||
+        (sets & BACKUP_TERMS_RECORDS && recording_create(p) < 0))
         return -ENOMEM;
     return closing_create(p, spec->backup);
+}
+
+static void piece_free_leader(struct piece *p)
+{
+    closing_free(p);
+    replay_free(p);
+    recording_free(p);
+    takers_free(p);
 }
 
 static bool piece_is_sampled(const struct piece *p, const struct lane_piece *spec)
@@ -140,13 +153,13 @@ static struct piece *piece_create(struct lane_job *job, const struct lane_piece 
     p->members = members;
     if (make_leader(p, spec) < 0 || make_kept(p, before) < 0) {
         counts_forget_piece(p);
-        closing_free(p);
-        takers_free(p);
+        piece_free_leader(p);
         arena_free(arena, &job->account, p->kept);
         arena_free(arena, &job->account, p);
         return NULL;
     }
     job->has_states |= p->parameters != NULL;
+    job->is_scaled |= spec->backup && spec->backup->rate == BACKUP_TERMS_PROPORTIONAL;
     if (p->parameters && !before)
         p->parameters->holder = spec->holder;
     snprintf(p->tensor, sizeof p->tensor, "%s", spec->tensor);
@@ -279,8 +292,7 @@ void piece_free(struct piece *p)
     replica_free(p);
     sample_free(p);
     counts_forget_piece(p);
-    closing_free(p);
-    takers_free(p);
+    piece_free_leader(p);
     parameters_free(p);
     arena_free(job->lane->options.arena, &job->account, p);
 }

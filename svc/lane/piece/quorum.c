@@ -109,6 +109,17 @@ bool quorum_is_stuck(struct piece *p)
     return p->terms.quorum == QUORUM_FIRST && able < p->terms.bound;
 }
 
+bool quorum_next_is_known(const struct piece *p)
+{
+    if (p->terms.quorum != QUORUM_CHOSEN)
+        return p->terms.quorum == QUORUM_FIRST;
+    for (uint32_t i = 0; i < p->members; i++) {
+        if (!p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT)
+            return choice_of(p->job, p->round)->round == p->round;
+    }
+    return true;
+}
+
 uint64_t quorum_slowest_clock(const struct piece *p)
 {
     uint64_t slowest = UINT64_MAX;

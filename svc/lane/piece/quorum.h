@@ -59,6 +59,9 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
 /* Returns whether late ranks wait for a result that is lost, and the other ranks are too few to
  * compute another result. */
 bool quorum_is_stuck(struct piece *p);
+/* Returns whether it is certain which ranks, or how many, the next round with an open set needs. A
+ * piece with QUORUM_CHOSEN needs its set for that, unless no rank could take part. */
+bool quorum_next_is_known(const struct piece *p);
 /* Stores the set of ranks of a round for all pieces with QUORUM_CHOSEN (W13). Returns 1 if the set
  * is new, or 0 if the set is known or its round is too old. -EPROTO: another set of the round is
  * known. -EINVAL: the set has ranks that the job does not have, or several gradients of a rank. */

@@ -39,9 +39,11 @@ struct taker {
 };
 
 struct takers {
-    struct lane_wait wait;   /* the wait of the open round */
-    struct closing *closing; /* the rule of the job's rounds (closing.h); NULL: none */
-    uint64_t closed_ns;      /* time of the last close; 0: this lane has closed no round */
+    struct lane_wait wait;            /* the wait of the open round */
+    struct closing *closing;          /* the rule of the job's rounds (closing.h); NULL: none */
+    struct lane_replay *replay;       /* replay.h; NULL: no sets are replayed */
+    struct lane_recording *recording; /* recording.h; NULL: no sets are recorded */
+    uint64_t closed_ns;               /* time of the last close; 0: this lane has closed no round */
     uint64_t spans_ns[SPANS];
     uint32_t spans;    /* number of measured rounds */
     uint32_t asking;   /* number of reports that wait for an answer */
@@ -70,6 +72,16 @@ struct closing **takers_closing(const struct piece *p)
     return p->takers ? &p->takers->closing : NULL;
 }
 
+struct lane_replay **takers_replay(const struct piece *p)
+{
+    return p->takers ? &p->takers->replay : NULL;
+}
+
+struct lane_recording **takers_recording(const struct piece *p)
+{
+    return p->takers ? &p->takers->recording : NULL;
+}
+
 /* ---- what a rank takes ---- */
 
 static struct taker *taker_of(const struct rank *rank)
@@ -94,6 +106,8 @@ void takers_hold_before(const struct rank *rank, uint64_t round)
     taker_hold(taker_of(rank), round - 1);
 }
 
+bool takers_holds(const struct rank *rank, uint64_t round) { return taker_of(rank)->held >= round; }
+
 void takers_begin(const struct rank *rank, uint64_t round)
 {
     struct taker *t = taker_of(rank);
@@ -114,15 +128,28 @@ void takers_landed(const struct rank *rank, uint64_t round)
         taker_hold(t, round);
 }
 
-struct rank *takers_asking(struct piece *p)
+struct rank *takers_asking(struct piece *p, const struct rank *after)
 {
     const struct takers *ts = p->takers;
-    for (uint32_t i = 0; ts->asking > 0 && i < p->members; i++) {
+    uint32_t first = after ? (uint32_t)(after - p->ranks) + 1 : 0;
+    for (uint32_t i = first; ts->asking > 0 && i < p->members; i++) {
         /* the rank has announced, so the answer can be sent */
         if (ts->of[i].asks && rank_newest(&p->ranks[i])->round > 0)
             return &p->ranks[i];
     }
     return NULL;
+}
+
+uint64_t takers_reported(const struct rank *rank) { return taker_of(rank)->landed; }
+
+uint64_t takers_answer_with(const struct rank *rank, uint64_t round)
+{
+    struct taker *t = taker_of(rank);
+    takers_forget(rank);
+    t->in_vain = 0;
+    if (rank->piece->terms.lag == 0 && t->landed != round)
+        taker_take(t, round);
+    return round;
 }
 
 uint64_t takers_answer(const struct rank *rank)

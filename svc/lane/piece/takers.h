@@ -12,22 +12,31 @@ void takers_free(struct piece *p);
 /* Returns the address of the pointer to the rule (closing.h); this pointer is NULL at first.
  * Returns NULL if the piece leads no rounds. */
 struct closing **takers_closing(const struct piece *p);
+/* The same for a replay (replay.h) and a recording (recording.h) of the job's sets. */
+struct lane_replay **takers_replay(const struct piece *p);
+struct lane_recording **takers_recording(const struct piece *p);
 
 /* Records that the rank needs no result of a round before `round`: the rank has announced `round`
  * of the hidden tensor, or has the completion word of this round. */
 void takers_hold_before(const struct rank *rank, uint64_t round);
+/* Returns whether the rank needs no stored result of `round` and of earlier rounds. */
+bool takers_holds(const struct rank *rank, uint64_t round);
 /* Records that the rank receives the results of `round`, because its announcement was late and the
  * answer names this round. A piece without takers ignores the call. */
 void takers_begin(const struct rank *rank, uint64_t round);
 /* Records a report of the rank: the results of `round` have landed, or (RECORD_ROUND_NONE) a lane
  * no longer had the results. takers_asking() returns the rank until takers_answer() is called. */
 void takers_landed(const struct rank *rank, uint64_t round);
-/* Returns a taker whose report has no answer yet, or NULL. */
-struct rank *takers_asking(struct piece *p);
-/* Returns the round for the answer to the rank's report. The answer with the round that has landed
- * means that the rank may begin its next gradient. Any other answer is the newest closed round,
- * whose results the rank receives next. The open round must be known. */
+/* Returns the first taker behind `after` (NULL: of all) whose report has no answer yet, or NULL. */
+struct rank *takers_asking(struct piece *p, const struct rank *after);
+/* Returns the round of the rank's report that has no answer yet. */
+uint64_t takers_reported(const struct rank *rank);
+/* Returns the round for the answer to the rank's report. If this is the round that has landed, the
+ * rank may begin its next gradient. Otherwise it is the newest closed round, whose results the rank
+ * receives next. The open round must be known. */
 uint64_t takers_answer(const struct rank *rank);
+/* The same with a given round for the answer, which is returned. */
+uint64_t takers_answer_with(const struct rank *rank, uint64_t round);
 /* Drops the report of a rank whose connection has ended. The rank repeats the report. */
 void takers_forget(const struct rank *rank);
 

@@ -4,6 +4,7 @@
 
 #include "svc/lane/chunk/transfer.h"
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/replay.h"
 #include "svc/lane/state/replica.h"
 
 static bool is_source(const struct piece *p, const struct rank *rank)
@@ -54,7 +55,7 @@ static bool part_copies(struct piece *p, struct rank *rank)
 static struct announcement *part_of(struct piece *p, struct rank *rank)
 {
     bool takes = p->is_copy ? part_copies(p, rank) : quorum_takes(p, rank);
-    return takes ? rank_said(rank, quorum_round(p, rank)) : NULL;
+    return takes && replay_takes(p, rank) ? rank_said(rank, quorum_round(p, rank)) : NULL;
 }
 
 /* Returns whether the lane sends no completion words of the round before COMMIT. In an elastic job

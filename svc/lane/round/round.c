@@ -10,6 +10,8 @@
 #include "svc/lane/piece/kept.h"
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
+#include "svc/lane/piece/recording.h"
+#include "svc/lane/piece/replay.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/piece/takers.h"
 #include "svc/lane/round/parts.h"
@@ -114,16 +116,24 @@ static void line_up_late(struct piece *p)
  * open round yet sends the answers when the round is known. */
 static void answer_landed(struct piece *p)
 {
-    struct rank *rank;
+    struct rank *rank = NULL;
     if (!p->takers || p->round == 0)
         return;
-    while ((rank = takers_asking(p))) {
-        uint64_t round = takers_answer(rank);
+    while ((rank = takers_asking(p, rank))) {
+        uint64_t round = RECORD_ROUND_NONE, landed = takers_reported(rank);
+        bool is_due = replay_answers_report(rank, landed, &round) && recording_answers(rank);
+        if (!is_due && !p->failure)
+            continue;
+        round = round != RECORD_ROUND_NONE ? takers_answer_with(rank, round) : takers_answer(rank);
         closing_began(rank);
-        if (p->failure)
+        if (p->failure) {
             tell_error(rank->worker, rank_newest(rank));
-        else
-            tell_closed(rank->worker, rank_newest(rank), round);
+            continue;
+        }
+        tell_closed(rank->worker, rank_newest(rank), round);
+        if (round == landed)
+            recording_begins(rank, round);
+        recording_send(p);
     }
 }
 
@@ -134,13 +144,14 @@ static void answer_late(struct piece *p)
     for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
         struct announcement *a = rank->late;
-        if (!a)
+        uint64_t round = p->round - 1;
+        if (!a || !replay_answers_late(rank, &round) || !recording_answers(rank))
             continue;
         rank->late = NULL;
         p->late--;
         rank->clock = a->round;
-        tell_closed(rank->worker, a, p->round - 1);
-        takers_begin(rank, p->round - 1);
+        tell_closed(rank->worker, a, round);
+        takers_begin(rank, round);
     }
 }
 
@@ -150,6 +161,7 @@ static void answer_late(struct piece *p)
  * replica holder receives its copy at once. */
 void round_go_on(struct piece *p)
 {
+    recording_send(p);
     answer_landed(p);
     line_up_late(p);
     if (p->failure || p->state != PIECE_COLLECTING || p->round == 0 || p->is_held ||
@@ -162,7 +174,8 @@ void round_go_on(struct piece *p)
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
-    if (is_known && round_has_quorum(p) && closing_allows(p) && !takers_hold(p))
+    bool may_close = is_known && round_has_quorum(p) && replay_allows(p) && closing_allows(p);
+    if (may_close && !takers_hold(p) && !recording_is_behind(p))
         start(p);
 }
 
@@ -184,11 +197,12 @@ void round_fail_stuck(struct piece *p)
 /* A rank may have been idle when the lane of its result died. If this rank is late, too, or another
  * rank leaves, the remaining ranks may be too few for any further round. The check is skipped in
  * three cases. A round in progress, or the copy of a result, supplies the result to late ranks. An
- * empty tensor has no result. With QUORUM_CHOSEN the next set is unknown. */
+ * empty tensor has no result. With QUORUM_CHOSEN the next set may be unknown, and may need none of
+ * the late ranks. */
 void round_check_late(struct piece *p)
 {
     bool makes_result = p->state != PIECE_COLLECTING || p->is_copy;
-    if (p->terms.quorum == QUORUM_FIRST && p->elements > 0 && !makes_result)
+    if (quorum_next_is_known(p) && p->elements > 0 && !makes_result)
         round_fail_stuck(p);
 }
 
@@ -205,6 +219,11 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 }
 
 /* ---- announcements ---- */
+
+bool round_is_hopeless(struct piece *p, uint32_t *ret_left)
+{
+    return quorum_is_hopeless(p, ret_left) || replay_is_hopeless(p, ret_left);
+}
 
 /* Compares an announcement with the operation that the round's first announcement has set. A
  * different operation or root fails the piece, so no rank gets a result. */
@@ -246,7 +265,7 @@ void round_count(struct rank *rank, struct announcement *a)
     closing_arrived(rank);
     if (p->failure)
         tell_error(rank->worker, a);
-    else if (may_fail && quorum_is_hopeless(p, &left))
+    else if (may_fail && round_is_hopeless(p, &left))
         piece_fail(p, -EPIPE, "rank %u has left job '%s'; leave after the same round on all ranks",
                    left, p->job->name);
     else
@@ -307,8 +326,10 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
     if (error <= 0)
         return error;
     list_for_each_safe_entry (struct piece, p, &job->pieces, link)
-        if (p->terms.quorum == QUORUM_CHOSEN && quorum_job_round(p, p->round) == chosen->round)
+        if (p->terms.quorum == QUORUM_CHOSEN && quorum_job_round(p, p->round) == chosen->round) {
             round_go_on(p);
+            round_check_late(p);
+        }
     return 0;
 }
 
@@ -325,6 +346,8 @@ static void lead(struct piece *p)
     chosen.reason = ranks_count(ranks) == p->members ? RECORD_REASON_ALL : RECORD_REASON_GAIN;
     if (closing_is_here(p) && chosen.reason != RECORD_REASON_ALL)
         chosen.reason = closing_reason(p);
+    if (replay_decides(p))
+        chosen.reason = RECORD_REASON_REPLAY;
     chosen.epoch = p->epoch;
     /* after an error, which means that a worker has sent another set, only this job fails */
     (void)round_choose(p->job, &chosen);
@@ -332,7 +355,8 @@ static void lead(struct piece *p)
     closing_closed(p);
     counts_closed(p, chosen.reason);
     for (uint32_t i = 0; p->takers && i < p->members; i++) {
-        if (!p->ranks[i].part)
+        bool is_sent = recording_is_here(p) && p->ranks[i].worker->number == 0;
+        if (!p->ranks[i].part && !is_sent)
             tell_passed(p->ranks[i].worker, p->round);
         else if (!quorum_was_chosen(p, &p->ranks[i], p->round))
             takers_begin(&p->ranks[i], p->round); /* the known set lacks this rank */
@@ -393,7 +417,7 @@ static void go_on_or_fail(struct piece *p)
 {
     uint32_t left;
     bool waits = p->announced > 0 && !p->failure;
-    if (waits && p->job->has_left && quorum_is_hopeless(p, &left))
+    if (waits && p->job->has_left && round_is_hopeless(p, &left))
         piece_fail(p, -EPIPE, "rank %u has left job '%s'; leave after the same round on all ranks",
                    left, p->job->name);
     else

@@ -16,6 +16,9 @@ void round_fail_stuck(struct piece *p);
 /* As round_fail_stuck(), after a rank of a piece whose open round is known has become late or has
  * left. */
 void round_check_late(struct piece *p);
+/* Returns whether the open round can never start, because a rank that it needs has left.
+ * `ret_left`: this rank. */
+bool round_is_hopeless(struct piece *p, uint32_t *ret_left);
 /* Handles LANDED of a rank outside a set, for a piece that leads the rounds of its job, and answers
  * the rank. The results of `round` have landed in the rank's memory; RECORD_ROUND_NONE: a lane no
  * longer had the results. */

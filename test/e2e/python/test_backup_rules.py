@@ -103,7 +103,24 @@ def no_loss(_number):
     return float('nan')
 
 
-class Rules(Case):
+class Trained(Case):
+    """A test whose ranks are Workers."""
+
+    def check_equal(self, each):
+        found = {}
+        for one in each:
+            for number, parameters in one.parameters.items():
+                found.setdefault(number, set()).add(parameters)
+        self.assertEqual({len(versions) for versions in found.values()}, {1})
+
+    def await_rounds(self, each, more, runs):
+        wanted = max(len(one.parameters) for one in each) + more
+        harness.until(lambda: any(run.done() for run in runs) or
+                      all(len(one.parameters) >= wanted for one in each),
+                      f'all ranks have {more} more rounds')
+
+
+class Rules(Trained):
     def train(self, rule, gradient, rounds, slow_s, loss=no_loss, workers=WORKERS, attempt=''):
         """Trains this number of rounds, in which rank SLOW takes longer. Returns the workers."""
         of_rule = rule if isinstance(rule, str) else rule.rule
@@ -114,13 +131,6 @@ class Rules(Case):
                                               loss), each))
         self.check_equal(each)
         return each
-
-    def check_equal(self, each):
-        found = {}
-        for one in each:
-            for number, parameters in one.parameters.items():
-                found.setdefault(number, set()).add(parameters)
-        self.assertEqual({len(versions) for versions in found.values()}, {1})
 
     def test_auto_closes_rounds_without_a_slow_rank_whose_gradient_adds_nothing(self):
         each = self.train('auto', equal, 60, 0.05)
@@ -173,12 +183,6 @@ class Rules(Case):
     def test_auto_in_a_job_without_a_slow_rank_keeps_parameters_equal(self):
         self.train('auto', noisy, 60, 0)
 
-    def await_rounds(self, each, more, runs):
-        wanted = max(len(one.parameters) for one in each) + more
-        harness.until(lambda: any(run.done() for run in runs) or
-                      all(len(one.parameters) >= wanted for one in each),
-                      f'all ranks have {more} more rounds')
-
     def test_rounds_go_on_after_the_leader_lane_is_killed(self):
         """Without replicas, a mean is lost if its lane dies before every rank has the mean. A rank
         that a busy host has stopped may lack this mean. The job then ends. So the case tries
@@ -206,6 +210,26 @@ class Rules(Case):
             for run in runs:
                 run.result()
         self.check_equal(each)
+
+    def test_a_proportional_rate_multiplies_each_mean_by_the_share_of_its_ranks(self):
+        """Each gradient is 0.5, and a round counts two or more of four."""
+        proportional = gradpool.Backup('static:2', rate='proportional')
+        self.check_proportional(self.train(proportional, equal, 20, 0), -0.01)
+        each = [Worker(self, 'proportional sums', rank, WORKERS, backup=proportional)
+                for rank in range(WORKERS)]
+        end = End()
+        end.last = 20
+        with concurrent.futures.ThreadPoolExecutor(WORKERS) as pool:
+            list(pool.map(lambda one: one.run_sums(equal, end), each))
+        self.check_proportional(each, 1)
+
+    def check_proportional(self, each, rate):
+        counted = {end.number: end.counted for one in each for end in one.ends if end.counted}
+        for one in each:
+            for last, parameters in one.parameters.items():
+                wanted = sum(0.5 * counted[number] / WORKERS for number in range(1, last + 1))
+                numpy.testing.assert_allclose(numpy.frombuffer(parameters, numpy.float32),
+                                              rate * wanted, rtol=1e-5)
 
     def test_a_job_of_two_ranks_waits_for_both(self):
         each = self.train('auto', equal, 10, 0, workers=2)

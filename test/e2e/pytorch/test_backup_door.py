@@ -22,6 +22,7 @@ FIRST = 4       # number of rounds of the first loop; rank 2 is in no set of rou
 # all ranks, so each rank must be in the set of round 1 or of round 2.
 SETS = (0, 1), (1, 2), (0, 1), (0, 1), (0, 1), (1, 2), (0, 2)
 RULES, RULE_ROUNDS = ('auto', 'dbw', 'adasync:2'), 25
+RULES_OF_STEPS = 'auto', 'blind', 'adasync:2'   # with steps of the script
 MADE = {name: {**EXACT, **CLOSE}[name] for name in ('sgd', 'nesterov', 'adam')}
 
 
@@ -305,10 +306,12 @@ class Sampler(list):
 def rank_follows_rules(rank, workers):
     """Trains with rules that choose; rank 2 works longer. Returns [digest, round] of each."""
     found = []
-    for rule in RULES:
+    for rule, is_by_lanes in [*((rule, True) for rule in RULES),
+                              *((rule, False) for rule in RULES_OF_STEPS)]:
         trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
-        with attach(trainer, job=f'by {rule}', optimizer=trainer.optimizer,
-                    backup=rule) as attachment:
+        steps = {'optimizer': trainer.optimizer} if is_by_lanes else {
+            'step': trainer.optimizer.step}
+        with attach(trainer, job=f'by {rule} {is_by_lanes}', backup=rule, **steps) as attachment:
             for batch in attachment.batches([trainer.batch() for _ in range(4)], RULE_ROUNDS):
                 trainer.optimizer.zero_grad(set_to_none=True)
                 loss = trainer.model(batch).square().mean()
@@ -317,6 +320,38 @@ def rank_follows_rules(rank, workers):
                 loss.backward()
             attachment.settle()
             found.append([trainer.digest(), attachment.round])
+    return found
+
+
+def rank_replays(rank, workers):
+    """Records a job whose rank 2 is slow, and replays it with a slow rank 0, with steps of lanes
+    and with steps of the script. Returns [digests of recorded job and replay, dropped gradients of
+    both] for each."""
+    import gradpool
+    found, path = [], os.environ['TEST_STORE'] + '.sets'
+    for is_by_lanes in True, False:
+        digests, dropped = [], []
+        for slow, files in (2, {'record': f'{path} {is_by_lanes}'}), (
+                0, {'replay': f'{path} {is_by_lanes}'}):
+            trainer = Rank.beside(rank, workers) if found or digests else Rank(rank, workers)
+            first = first if found or digests else trainer.net.state_dict()
+            first = {name: values.clone() for name, values in first.items()}
+            trainer.net.load_state_dict(first)
+            trainer.torch.manual_seed(rank)
+            batches = [trainer.batch() for _ in range(5)]
+            steps = {'optimizer': trainer.optimizer} if is_by_lanes else {
+                'step': trainer.optimizer.step}
+            backup = gradpool.Backup('static:2', again=not is_by_lanes, **files)
+            with attach(trainer, job=f'{slow} {is_by_lanes}', backup=backup, **steps) as attached:
+                for batch in attached.batches(batches, RULE_ROUNDS):
+                    trainer.optimizer.zero_grad(set_to_none=True)
+                    loss = trainer.model(batch).square().mean()
+                    time.sleep(0.02 if rank == slow else 0.001)
+                    loss.backward()
+                attached.settle()
+                digests.append(trainer.digest())
+                dropped.append(attached.dropped)
+        found.append([digests, dropped])
     return found
 
 
@@ -364,9 +399,17 @@ class BackupDoor(test_ddp.Case):
     def test_rules_that_choose_leave_equal_parameters_on_all_ranks(self):
         found = self.run_ranks('rank_follows_rules', WORKERS)
         self.assertEqual([number for of_rank in found for _, number in of_rank],
-                         [RULE_ROUNDS] * WORKERS * len(RULES))
+                         [RULE_ROUNDS] * WORKERS * len(RULES + RULES_OF_STEPS))
         for of_rank in found:
             self.assertEqual(of_rank, found[0])
+
+    def test_a_replayed_job_has_the_same_bits(self):
+        of_ranks = self.run_ranks('rank_replays', WORKERS)
+        for rank, found in enumerate(of_ranks):
+            for (recorded, replayed), (dropped, dropped_again) in found:
+                self.assertEqual(recorded, replayed, rank)
+                self.assertEqual(dropped, dropped_again, rank)
+        self.assertTrue(all(dropped[0] > 0 for _, dropped in of_ranks[2]), of_ranks[2])
 
     def check_sets(self, transport):
         found = self.run_ranks('rank_follows_sets', WORKERS, GRADPOOL_TRANSPORT=transport)

@@ -212,14 +212,13 @@ REFUSALS = {
                       'out'),
     'absence': (lambda of: of.attach(backup=backup('static:1', absence='long')),
                 "absence is 'long', expected a whole number"),
-    'rate': (lambda of: of.attach(backup=backup('static:1', rate='proportional')),
-             "with rate='proportional': lanes serve 'fixed' so far"),
     'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer= and '
                      'step=: neither lanes nor the script would step. Give the optimizer as '
                      'attach(optimizer=), or a function that steps as attach(step=)'),
-    'means of a rule that chooses': (
-        lambda of: of.attach_means(backup=backup('auto')), "attach(backup='auto') without "
-        'optimizer=: rules that choose were tried with steps of lanes only. Give'),
+    'means of dbw': (
+        lambda of: of.attach_means(backup=backup('dbw')), "attach(backup='dbw') without "
+        'optimizer=: the rule needs the learning rate of each step, which only lanes that step '
+        'have. Give optimizer=, or another rule'),
     'lag': (lambda of: of.attach(backup=backup('static:1', lag=3)), 'attach(backup=) with lag=3 '
             'and optimizer=: lanes step, so a rank may be behind by any number of rounds. Leave '
             'lag out, or give'),

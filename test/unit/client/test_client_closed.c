@@ -93,10 +93,40 @@ static void an_answered_piece_that_is_announced_again_is_counted_once(void **sta
     assert_int_equal(t->round, NEWEST);
 }
 
+/* Rank 0 fetches a result, as a rank outside a set does. The first piece has a later result only,
+ * so its results are fetched again. */
+static void an_answer_with_a_later_round_is_not_counted_as_a_result(void **state)
+{
+    float *gradient = lent(0, ELEMENTS), *result = lent(0, ELEMENTS);
+    gp_request *request;
+    fill(gradient, ELEMENTS, 0, 1);
+    ok(gp_push_pull(t, gradient, result, GP_MEAN, &request));
+    wait_heard(PIECES);
+    pthread_mutex_lock(&jobs[0]->lock);
+    t->open.is_taking = true;
+    pthread_mutex_unlock(&jobs[0]->lock);
+    uint32_t word = word_of(&t->pieces[0]);
+    script_lock(&rig);
+    script_lane_say_closed(&rig, rig.pieces[0].lane, 0, word, NEWEST);
+    script_unlock(&rig);
+    await_answer(request, &t->pieces[0]);
+    script_lock(&rig);
+    script_regroup(&rig, 1);
+    script_unlock(&rig);
+    wait_heard(2 * PIECES);
+    pthread_mutex_lock(&jobs[0]->lock);
+    uint32_t results = t->without_result, commits = t->without_commit;
+    pthread_mutex_unlock(&jobs[0]->lock);
+    assert_int_equal(results, PIECES);
+    assert_int_equal(commits, PIECES - 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(an_answered_piece_that_is_announced_again_is_counted_once,
+                                        start, fixture_stop),
+        cmocka_unit_test_setup_teardown(an_answer_with_a_later_round_is_not_counted_as_a_result,
                                         start, fixture_stop),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -65,9 +65,6 @@ static void backup_workers_are_refused_until_a_lane_serves_them(void **state)
                    "gradients of a rank in a round (set gradients to 1); set gp_job_spec.backup to "
                    "0");
     backup.gradients = 1;
-    backup.rate = 1;
-    refused_backup(*state, 0, &backup, -EOPNOTSUPP, "set rate to GP_RATE_FIXED");
-    backup.rate = 0;
     backup.k = 4;
     refused_backup(*state, 0, &backup, -EINVAL,
                    "job 'resnet': backup.k is 4 for 3 workers with rule 'static'");

@@ -225,6 +225,52 @@ static void without_a_known_set_no_rank_waits_for_ever(void **state)
     expect_loss(2);
 }
 
+/* The set of round 6 arrives after the lane has found round 6 open. */
+static void a_later_set_that_needs_a_rank_without_a_lost_result_is_an_error(void **state)
+{
+    start(chosen_ones, true);
+    choose(0, 5, 1 << 0 | 1 << 1);
+    stand(0, 5, RECORD_IDLE);
+    stand(1, 5, RECORD_IDLE);
+    push(2, 5, 1);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[2].errors_count, 0);
+    choose(0, 6, 1 << 0 | 1 << 2);
+    expect_loss(2);
+    push(0, 6, 1);
+    expect_loss(0);
+}
+
+static void a_rank_that_needs_a_lost_result_later_is_told_of_the_loss(void **state)
+{
+    start(chosen_ones, true);
+    choose(0, 5, 1 << 0 | 1 << 1);
+    choose(0, 6, 1 << 0 | 1 << 2);
+    stand(0, 5, RECORD_IDLE);
+    stand(1, 5, RECORD_IDLE);
+    stand(2, 4, RECORD_IDLE); /* this rank computes its gradient of round 5 */
+    rig_settle(&rig);
+    push(2, 5, 1);
+    expect_loss(2);
+}
+
+static void ranks_whose_result_left_with_another_rank_are_told_of_the_loss(void **state)
+{
+    const struct record_leave leave = {.kind = RECORD_LEAVE};
+    start(chosen_ones, true);
+    choose(0, 5, 1 << 0);
+    stand(0, 5, RECORD_IDLE);
+    push(1, 5, 1);
+    stand(2, 4, RECORD_IDLE);
+    rig_settle(&rig);
+    push(2, 5, 1);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].errors_count + rig.workers[2].errors_count, 0);
+    assert_int_equal(fabric_send(rig.workers[0].conn, &leave, sizeof leave, NULL, 0), 0);
+    expect_loss(1);
+    expect_loss(2);
+}
+
 /* --- a set is sent before the word of its round --- */
 
 static void expect_set(uint32_t rank, uint64_t round, uint64_t ranks)
@@ -515,6 +561,9 @@ int main(int argc, char **argv)
         CASE(a_rank_of_a_round_long_ago_continues_after_that_round),
         CASE(a_result_that_is_lost_and_needed_is_an_error_not_a_standstill),
         CASE(without_a_known_set_no_rank_waits_for_ever),
+        CASE(a_later_set_that_needs_a_rank_without_a_lost_result_is_an_error),
+        CASE(a_rank_that_needs_a_lost_result_later_is_told_of_the_loss),
+        CASE(ranks_whose_result_left_with_another_rank_are_told_of_the_loss),
         CASE(a_rank_with_a_result_has_its_set),
         CASE(a_set_goes_over_a_connection_once),
         CASE(a_leader_names_reason_and_epoch_of_its_set),

@@ -28,6 +28,7 @@
 
 static const char *kind;
 static struct rig rig;
+static bool is_scaled; /* the rate of the job is proportional to the ranks of a round */
 static const struct lane_piece spec = {
     .id = W,
     .dtype = REDUCE_F32,
@@ -38,13 +39,18 @@ static const struct lane_piece spec = {
 static int stop(void **state)
 {
     rig_stop(&rig);
+    is_scaled = false;
     return 0;
 }
 
 static void start(bool recovering)
 {
     rig_start(&rig, kind);
-    rig_place_piece(&rig, RANKS, spec, recovering);
+    const struct backup_terms terms = {
+        .rule = BACKUP_TERMS_STATIC, .k = 2, .rate = BACKUP_TERMS_PROPORTIONAL};
+    struct lane_piece placed = spec;
+    placed.backup = is_scaled ? &terms : NULL;
+    rig_place_piece(&rig, RANKS, placed, recovering);
     for (uint32_t rank = 0; rank < RANKS; rank++)
         rig_connect(&rig, rank, RIG_JOB, rank);
     rig.count = RANKS;
@@ -100,7 +106,7 @@ static void expect_mean(uint32_t rank, uint64_t round, uint64_t ranks)
             sum += ranks >> i & 1 ? gradient(i, round, e) : 0;
             count += (float)(ranks >> i & 1);
         }
-        assert_true(rig_landing(&rig, rank, 0)[e] == sum / count);
+        assert_true(rig_landing(&rig, rank, 0)[e] == sum / (is_scaled ? (float)RANKS : count));
     }
 }
 
@@ -133,6 +139,28 @@ static void round_of_two(uint64_t round)
     expect_commit(1, round);
     expect_mean(0, round, TWO);
     expect_mean(1, round, TWO);
+}
+
+/* The result of a former round is copied, and not divided again. */
+static void a_proportional_rate_divides_by_the_number_of_all_ranks(void **state)
+{
+    is_scaled = true;
+    start(false);
+    round_of_two(1);
+    take(LATE, 1);
+    expect_taken(LATE, 1, 1, TWO);
+    round_of_two(2);
+    stop(state);
+    is_scaled = true;
+    start(true);
+    choose(0, 3, TWO);
+    for (uint64_t e = 0; e < ELEMENTS; e++)
+        rig_landing(&rig, 0, 0)[e] = (gradient(0, 3, e) + gradient(1, 3, e)) / RANKS;
+    say(0, 3, RECORD_MEAN, RECORD_HOLDS);
+    push(1, 3);
+    say(LATE, 2, RECORD_MEAN, RECORD_IDLE);
+    expect_commit(1, 3);
+    expect_mean(1, 3, TWO);
 }
 
 /* Runs a round of ranks 0 and 1. `of_job` is the number of the round in the job. */
@@ -508,6 +536,7 @@ int main(int argc, char **argv)
 {
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
+        CASE(a_proportional_rate_divides_by_the_number_of_all_ranks),
         CASE(the_mean_is_over_the_set_and_not_over_all_ranks),
         CASE(a_broadcast_is_a_round_of_all_ranks_and_none_of_the_job),
         CASE(an_operation_with_blocks_is_refused),

@@ -473,11 +473,14 @@ static void a_moved_number_out_of_bounds_is_refused(void **state)
 
 static void the_nth_allocation_fails_and_leaves_none_behind(void **state)
 {
+    const struct backup_terms terms = {
+        .rule = BACKUP_TERMS_ADASYNC, .k = 2, .sets = BACKUP_TERMS_RECORDS | BACKUP_TERMS_REPLAYS};
     const struct lane_piece pieces[] = {
         {.id = HIDDEN,
          .dtype = REDUCE_F32,
          .tensor = "hidden",
-         .terms = {.quorum = QUORUM_FIRST, .bound = 2, .role = LEADS_ROUNDS}},
+         .terms = {.quorum = QUORUM_FIRST, .bound = 2, .role = LEADS_ROUNDS},
+         .backup = &terms},
         {.id = HIDDEN + 1,
          .dtype = REDUCE_F32,
          .elements = 1000,

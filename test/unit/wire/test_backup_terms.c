@@ -81,6 +81,17 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
     t.lag = 17;
     refuses(t, WORKERS, "job 'resnet': backup.lag is 17; set lag to 0 to 16");
     t = three;
+    t.sets = BACKUP_TERMS_RECORDS;
+    t.gradients = 2;
+    refuses(t, WORKERS,
+            "job 'resnet': backup.gradients is 2, and sets are recorded and replayed with one "
+            "gradient of a rank in a round; set gradients to 1");
+    t = three;
+    t.sets = 4;
+    refuses(t, WORKERS,
+            "job 'resnet': backup.sets has unknown flags (4); install one version of gradpool on "
+            "all hosts");
+    t = three;
     t.rate = BACKUP_TERMS_RATES;
     refuses(t, WORKERS,
             "job 'resnet': backup.rate is 2; set rate to a value of enum gp_backup_rate");
@@ -123,6 +134,9 @@ static void the_text_has_every_value(void **state)
     backup_terms_write(&longest, WORKERS, text, sizeof text);
     assert_string_equal(text, "adasync, k 4294967295, least 4294967295, absence 4294967295, lag "
                               "4294967295, gradients 4294967295, rate proportional");
+    longest.sets = BACKUP_TERMS_RECORDS | BACKUP_TERMS_REPLAYS;
+    backup_terms_write(&longest, WORKERS, text, sizeof text);
+    assert_non_null(strstr(text, "rate proportional, GRADPOOL_SETS_RECORD, GRADPOOL_SETS_REPLAY"));
     assert_null(backup_terms_rule_name(BACKUP_TERMS_RULES));
     assert_null(backup_terms_rule_name(UINT32_MAX));
 }

@@ -14,7 +14,7 @@ import weakref
 
 import torch.distributed
 
-from .._native.backup import Backup, end_round
+from .._native.backup import Backup, end_round, is_same_spec
 from .._native.binding import number, U64_MAX
 from ..errors import disagreement, mismatch, Timeout
 
@@ -35,11 +35,9 @@ def backup_of(backup):
         backup = f'static:{backup}'
     if not isinstance(backup, Backup):
         backup = Backup(backup)
-    for name, served in ('gradients', (0, 1)), ('rate', ('fixed',)):
-        value = getattr(backup, name)
-        if value not in served:
-            raise mismatch(f'attach(backup=) with {name}={value!r}: lanes serve {served[-1]!r} '
-                           f'so far. Leave {name} out')
+    if backup.gradients not in (0, 1):
+        raise mismatch(f'attach(backup=) with gradients={backup.gradients!r}: lanes serve 1 so '
+                       'far. Leave gradients out')
     return backup
 
 
@@ -58,9 +56,10 @@ def check_options(backup, optimizer, compression, step):
         raise mismatch('attach(backup=) without optimizer= and step=: neither lanes nor the script '
                        'would step. Give the optimizer as attach(optimizer=), or a function that '
                        'steps as attach(step=)')
-    if backup is not None and optimizer is None and not backup.rule.startswith('static:'):
-        raise mismatch(f'attach(backup={backup.rule!r}) without optimizer=: rules that choose were '
-                       "tried with steps of lanes only. Give optimizer=, or a number as 'static:3'")
+    if backup is not None and optimizer is None and backup.rule == 'dbw':
+        raise mismatch("attach(backup='dbw') without optimizer=: the rule needs the learning rate "
+                       'of each step, which only lanes that step have. Give optimizer=, or another '
+                       "rule such as 'auto'")
     if backup is not None and optimizer is not None and backup.lag is not None:
         raise mismatch(f'attach(backup=) with lag={backup.lag!r} and optimizer=: lanes step, so a '
                        'rank may be behind by any number of rounds. Leave lag out, or give a '
@@ -101,7 +100,7 @@ def check_job(job, backup):
         raise mismatch(f'attach(backup=): {job} was joined without backup workers. Join it with '
                        'join(backup=..., durability="none"), or give the name of the job alone')
     joined = backup_of(job.backup)
-    if bytes(joined.spec) != bytes(backup.spec):
+    if not is_same_spec(joined, backup):
         raise mismatch(f'attach(backup={backup!r}): {job} was joined with {joined!r}. Leave '
                        'backup out of attach()')
     if job.tensors():

@@ -2,6 +2,7 @@
 a round."""
 import collections
 import ctypes
+import os
 
 from ..errors import mismatch
 from .binding import (BACKUP_RATES, BACKUP_RULES, BackupSpec, check, lib, number, RoundEnd,
@@ -32,10 +33,12 @@ class Backup:
                  to 16; None: 4
       gradients  most gradients of one rank in one round
       rate       "fixed", or "proportional" to the number of gradients
-      again      whether batches() of ddp.attach() repeats a batch whose gradient was dropped"""
+      again      whether batches() of ddp.attach() repeats a batch whose gradient was dropped
+      record     file in which rank 0 records the set of each round; None: GRADPOOL_SETS_RECORD
+      replay     recording whose sets the rounds get; None: GRADPOOL_SETS_REPLAY"""
 
     def __init__(self, rule, least=None, absence=None, lag=None, gradients=1, rate='fixed',
-                 again=False):
+                 again=False, record=None, replay=None):
         name, colon, k = rule.partition(':') if isinstance(rule, str) else (rule, '', '')
         if name not in BACKUP_RULES:
             raise mismatch(f'backup rule {rule!r}, expected static:K, auto, dbw, blind or '
@@ -47,23 +50,31 @@ class Backup:
             raise mismatch(f"rate is {rate!r}, expected one of {', '.join(BACKUP_RATES)}")
         self.rule, self.least, self.absence, self.lag = rule, least, absence, lag
         self.gradients, self.rate, self.again = gradients, rate, again
+        self.record, self.replay = record, replay
         self.spec = BackupSpec(
             rule=BACKUP_RULES[name], k=number(int(k or 0), 'k', U32_MAX),
             least=0 if least is None else number(least, 'least', U32_MAX),
             absence=_absence_of(absence, name),
             lag=0 if lag is None else number(lag, 'lag', U32_MAX),
-            gradients=number(gradients, 'gradients', U32_MAX), rate=BACKUP_RATES[rate])
+            gradients=number(gradients, 'gradients', U32_MAX), rate=BACKUP_RATES[rate],
+            record=_path_of(record), replay=_path_of(replay))
 
     def __repr__(self):
+        files = ''.join(f', {name}={path!r}' for name, path in
+                        (('record', self.record), ('replay', self.replay)) if path is not None)
         return (f'Backup({self.rule!r}, least={self.least}, absence={self.absence}, '
                 f'lag={self.lag}, gradients={self.gradients}, rate={self.rate!r}, '
-                f'again={self.again})')
+                f'again={self.again}{files})')
 
 
 def _absence_of(absence, rule):
     if absence == NEVER or (absence is None and rule == 'static'):
         return U32_MAX
     return 0 if absence is None else number(absence, 'absence', U32_MAX - 1)
+
+
+def _path_of(path):
+    return None if path is None else os.fsencode(path)
 
 
 def backup_spec(backup):
@@ -73,6 +84,13 @@ def backup_spec(backup):
     if not isinstance(backup, Backup):
         backup = Backup(backup)
     return backup.spec
+
+
+def is_same_spec(one, other):
+    """Returns whether jobs with these Backups close their rounds in the same way."""
+    values = [[getattr(backup.spec, name) for name, _ in BackupSpec._fields_]
+              for backup in (one, other)]
+    return values[0] == values[1]
 
 
 def end_round(handle, loss, timeout_ms):

@@ -47,7 +47,8 @@ class BackupSpec(ctypes.Structure):
     """struct gp_backup_spec"""
     _fields_ = [('rule', ctypes.c_int), ('k', ctypes.c_uint32), ('least', ctypes.c_uint32),
                 ('absence', ctypes.c_uint32), ('lag', ctypes.c_uint32),
-                ('gradients', ctypes.c_uint32), ('rate', ctypes.c_int)]
+                ('gradients', ctypes.c_uint32), ('rate', ctypes.c_int),
+                ('record', ctypes.c_char_p), ('replay', ctypes.c_char_p)]
 
 
 class JobSpec(ctypes.Structure):
