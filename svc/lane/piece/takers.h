@@ -13,8 +13,9 @@ void takers_free(struct piece *p);
  * Returns NULL if the piece leads no rounds. */
 struct closing **takers_closing(const struct piece *p);
 
-/* Records that the rank needs no result of a round before `round`: the rank has announced `round`
- * of the hidden tensor, or has the completion word of this round. */
+/* Records that the rank needs no result of a round before `round`. The lane knows this when the
+ * rank has announced `round` of the hidden tensor, or has reported the completion word of `round`.
+ */
 void takers_hold_before(const struct rank *rank, uint64_t round);
 /* Records that the rank receives the results of `round`, because its announcement was late and the
  * answer names this round. A piece without takers ignores the call. */
