@@ -37,9 +37,9 @@
  * Rows travel through shared memory or over the network, with the same bits. A worker whose
  * connection to a lane with a table ends counts as lost. A job with tables has a fixed number of
  * workers (no workers_max, no backup workers). In a job with GP_CONTINUE tables are GP_SSP or
- * GP_ASP, and after the loss of a worker no pull waits for that worker. Rows have no copy: if an
- * aggregator ends, its tables fail on every rank with -EOWNERDEAD. Snapshots of a job with tables
- * are refused. */
+ * GP_ASP, and after the loss of a worker no pull waits for that worker.
+ * Rows have no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD.
+ * Snapshots of a job with tables are refused. */
 #ifndef GRADPOOL_TABLE_H
 #define GRADPOOL_TABLE_H
 
@@ -155,8 +155,8 @@ GP_API void gp_batch_free(gp_batch *batch);
  *
  * Errors: -EBUSY this rank has 127 open requests to the table on one lane (the limit is lower in a
  * job of more than 64 workers); wait for an earlier request. The error of a failed table or job.
- * gp_wait() returns -ETIMEDOUT if ranks have not ended the clock that the pull waits for (the text
- * has the clocks of these ranks): the request is still open; -EOWNERDEAD the lane was lost. */
+ * gp_wait() returns -ETIMEDOUT if ranks have not ended the clock before (the text has their
+ * clocks): the request is still open; -EOWNERDEAD the lane was lost. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the
