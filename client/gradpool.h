@@ -29,10 +29,10 @@
  * failure of the GP_LEADS tensor also fails the GP_CHOSEN tensors.
  *
  * Threads: any thread may call any function. The caller makes sure that no thread uses an object
- * while another thread destroys it: gp_disconnect(), gp_job_leave(), gp_tensor_undeclare(),
- * gp_free(), and a gp_wait() that frees its request. Two threads must not wait for one request at
- * the same time. A forked child cannot use objects of its parent: calls return -ECHILD or do
- * nothing, and the child's exit changes nothing for the parent.
+ * while another thread destroys the object by gp_disconnect(), gp_job_leave(), gp_free(),
+ * gp_tensor_undeclare(), or a gp_wait() that frees the request. Two threads must not wait for one
+ * request at the same time. A forked child cannot use objects of its parent: calls return -ECHILD
+ * or do nothing, and the child's exit changes nothing for the parent.
  *
  * Time: every wait has a deadline. A `timeout_ms` of 0 or less means GRADPOOL_TIMEOUT_MS (60000);
  * only gp_poll() then returns at once. Starting a round takes no longer than a copy of its bytes.
@@ -87,18 +87,17 @@ enum gp_operation {
 };
 
 /* The ranks whose pushes make a round of a tensor. All values except GP_ALL are for GP_SUM,
- * GP_MEAN, GP_MIN, GP_MAX and GP_PRODUCT; the last two values are for GP_SUM alone. A bound is
- * gp_tensor_spec.bound.
+ * GP_MEAN, GP_MIN, GP_MAX and GP_PRODUCT; the last two only for GP_SUM. `bound`: gp_tensor_spec.
  *
  *   GP_ALL     every rank of the set: the same bits in every run
  *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). A later rank gets the newest
- *              result, which lacks its gradient; its next push is for the round after this result
+ *              result, without its own gradient. Its next push is for the round after this result
  *   GP_CHOSEN  the ranks that were first in the same round of the job's GP_LEADS tensor. All
  *              GP_CHOSEN tensors of the job use this set. In each iteration every rank pushes each
  *              GP_CHOSEN tensor once, and then the GP_LEADS tensor
- *   GP_STALE   one rank: each push is a round by itself. A push waits while it is more than `bound`
- *              rounds ahead of the slowest rank (SSP). The result is the sum of all pushes so far,
- *              in order of arrival
+ *   GP_STALE   one rank: each push is a round by itself. A push waits while its rank is more than
+ *              `bound` rounds ahead of the slowest rank (SSP). The result is the sum of all pushes
+ *              so far, in order of arrival
  *   GP_ANY     like GP_STALE, without a bound (ASP)
  *
  * A long tensor is cut into pieces. Except with GP_CHOSEN, the ranks of a round may differ from
@@ -226,7 +225,7 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  *
  * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. If
  * the other ranks push each of its tensors once an iteration, the rank enters all these tensors
- * between the same two iterations. Otherwise the rank enters each tensor at its open round.
+ * after the same iteration. Otherwise the rank enters each tensor at the tensor's open round.
  *
  * Errors, after which this process is not in the job: -EINVAL a wrong field of `spec`, or a
  * `backup` that differs from the job's; -EOPNOTSUPP a rule of `backup` that this version does not
@@ -249,15 +248,15 @@ GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
 
 /* Changes the number of workers of an elastic job. Afterwards the job consists of the ranks 0 to
  * workers-1: missing ranks have to join, and ranks from `workers` on have to leave. `workers`: 1 to
- * workers_max. The call waits until the ranks have joined and left, and until this rank's tensors
- * have rounds of the new ranks. Means are over the present ranks, in rank order.
+ * workers_max. The call waits until these ranks have joined and left, and until the rounds of this
+ * rank's tensors are sums over the new ranks. Means are over the present ranks, in rank order.
  *
  * After a loss the survivors continue without a call. A new job waits for all of its ranks: if the
  * highest ranks never join, a resize to the number of the other ranks starts the job without them.
- * If each iteration pushes each GP_ALL tensor once, all these tensors change between the same two
- * iterations. To add ranks, a rank that pushes calls this function between two iterations, before a
- * joining rank declares; then the joining rank misses no round. To remove ranks, call the function
- * from a thread that does not push, because leaving ranks may need rounds of this rank.
+ * If ranks push each GP_ALL tensor once an iteration, the new ranks apply to all GP_ALL tensors
+ * after the same iteration. To add ranks, a rank that pushes calls this function between two
+ * iterations, before a joining rank declares; then the joining rank misses no round. To remove
+ * ranks, call from a thread that does not push, because leaving ranks may need this rank.
  *
  * Errors: -EOPNOTSUPP the job is not elastic; -EINVAL `workers`; -ETIMEDOUT not done within
  * timeout_ms (the text names late ranks or the tensor), but the resize stays in force; -ECANCELED
@@ -294,14 +293,13 @@ GP_API int gp_job_timeline_stop(gp_job *job);
 /* Returns this worker's rank; 0 for NULL. */
 GP_API uint32_t gp_job_rank(const gp_job *job);
 
-/* Returns the number of ranks in the job now (gp_membership.workers); 0 for NULL or in a forked
- * child. */
+/* Returns the number of ranks that are in the job now; 0 for NULL or in a forked child. */
 GP_API uint32_t gp_job_workers(const gp_job *job);
 
 /* ---- tensors ---- */
 
-/* Update rule of a tensor: the lane turns the mean of the gradients into new parameters, in the
- * pass that sums them, by the formulas of PyTorch 1.13: SGD; momentum of Polyak 1964, or of
+/* Update rule of a tensor: the lane computes new parameters from the mean of the gradients, in the
+ * same pass as the sum, by the formulas of PyTorch 1.13: SGD; momentum of Polyak 1964, or of
  * Nesterov as in Sutskever et al. 2013; Adam of Kingma and Ba 2015, whose weight decay is added to
  * the gradient; AdamW of Loshchilov and Hutter 2019, whose weight decay shrinks the parameters. The
  * lane stores two copies of parameters and moments: 8, 16 or 24 bytes an element. */
@@ -386,10 +384,10 @@ GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 /* ---- memory ---- */
 
 /* Allocates `bytes` of memory that lanes on this host use in place: whole pages, zeroed, shared;
- * for 0 bytes one page. All pages for `bytes` exist at the return, and count for this process and
- * its memory cgroup. The memory belongs to the job: gp_free() or gp_job_leave() frees it. Other
- * threads of the job are not delayed. Errors: -ENOSPC more than 512 GiB or 64 allocations
- * of this worker in the job, or the host has no room; -EMFILE no descriptor is left. */
+ * for 0 bytes one page. All pages are allocated during the call, and count for this process and its
+ * memory cgroup. The memory belongs to the job: gp_free() or gp_job_leave() frees it. Other threads
+ * of the job are not delayed. Errors: -ENOSPC more than 512 GiB or 64 allocations of this worker in
+ * the job, or the host has no room; -EMFILE no descriptor is left. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 
 /* Makes memory of gp_alloc() outlast the job: gp_job_leave() does not unmap the memory, and the
@@ -466,14 +464,14 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 typedef struct gp_round {
     uint64_t number;      /* newest round of the job whose parameters this rank has */
     uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of; /* the mean has gradients of `counted` ranks (0: unknown), out of `of` */
+    uint32_t counted, of; /* number of gradients in the mean (0: unknown); number of ranks */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers. Before the call this rank pushes each tensor
  * once: by gp_update() with `settings` on every rank, or, in a job without rules, by a reduction.
- * Waits until the round is closed and its results have landed; an earlier gp_wait() gets -EDEADLK.
- * Returns 0: the gradient counts; 1: the gradient was dropped. With rules the results are the
- * parameters of this or a later round; without rules they are the sums of this round. The results
+ * Waits until the round has closed and its results have landed. Before this call, gp_wait() for
+ * these pushes returns -EDEADLK. Returns 0: the gradient counts; 1: dropped. With rules the results
+ * are the parameters of this or a later round; without rules, the sums of this round. The results
  * of a round are the same on every rank that gets them. `loss`: see gp_job_tell_loss(). `ret_round`
  * may be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);

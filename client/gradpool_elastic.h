@@ -43,11 +43,10 @@ extern "C" {
  *
  * in rank order, where the weights are divided by their greatest common divisor first. Each product
  * and each sum is rounded once, in the dtype of sums (f32 for GP_F16 and GP_BF16); the result
- * is rounded once more. So equal weights give the bits of a mean without weights, and the bits
- * depend on the ratio of the weights alone. The gradient of a rank with weight 0 is not read; the
- * rank receives the result. If all weights are 0, the mean is 0, and an update leaves parameters
- * and moments as they are, and counts as a step. Weights do not change other operations. Does not
- * wait.
+ * is rounded once more. So equal weights give the same bits as a mean without weights, and only the
+ * ratio of the weights changes the bits. The gradient of a rank with weight 0 is not read; the rank
+ * receives the result. If all weights are 0, the mean is 0, and an update leaves parameters and
+ * moments as they are, and counts as a step. Weights do not change other operations. Does not wait.
  * Errors: -EINVAL above GP_WEIGHT_MAX; -EOPNOTSUPP a job with backup workers. */
 GP_API int gp_job_weigh(gp_job *job, uint32_t weight);
 
@@ -62,10 +61,10 @@ typedef struct gp_deal {
     /* number of samples of a step for each worker; `batch` is then 0. With more workers a step has
      * more samples. 0: `batch` applies */
     uint32_t batch_per_worker;
-    /* smallest share that is not empty, at most the batch and `samples`; 0 means 1. The value 2
-     * prevents statistics of batch norm over a single sample. A step with few samples has fewer
-     * shares. If the rest of an epoch has fewer samples than this, the step before contains the
-     * rest, so its `batch` is larger */
+    /* smallest share that is not empty, at most the batch and `samples`; 0 means 1. With 2, batch
+     * norm never computes statistics of a single sample. A step with few samples has fewer shares.
+     * If fewer samples than one smallest share remain at the end of an epoch, the last step
+     * contains these samples, too, so the `batch` of this step is larger */
     uint32_t share_least;
 } gp_deal;
 
@@ -98,7 +97,7 @@ typedef struct gp_step {
     /* number of samples of the epoch that earlier steps have dealt, each counted once */
     uint64_t cursor;
     uint32_t workers; /* ranks that share the samples */
-    uint32_t place;   /* number of `workers` with a lower rank than this one */
+    uint32_t place;   /* number of ranks below this rank that share the samples */
     uint32_t batch;   /* number of samples of this step, of all `workers` together */
     uint32_t weight;  /* number of samples of this rank; 0: its gradient is not read */
     uint32_t flags;   /* GP_STEP_ENTERS, or 0 */
@@ -108,17 +107,18 @@ typedef struct gp_step {
 /* Begins the next step, after gp_wait() for all rounds of the step before. Sets the weight of the
  * gradients of the step to the number of this rank's samples. Each step sends one small record,
  * beside the gradients; the call waits for the record of the step before. At the end of an epoch
- * the call also makes the steps without samples that confirm the last shares.
+ * the call also runs steps without samples, which confirm the last shares.
  *
  * A rank that gp_job_resize() removes trains the shares that it has, and gets GP_LEAVES. A late
  * worker gets a step with GP_STEP_ENTERS: in this step the worker pushes every tensor like the
  * other ranks. Then every rank gets GP_CARRIES, with the same `giver`, before the same step. With
- * its next call the late worker confirms that it has the state of the model. Its first share
- * follows prefetch + 2 steps later. A late worker that comes as the training ends gets GP_ENDED:
- * its model is not the trained one. In a job with GP_CONTINUE a late worker that calls
+ * its next call the late worker confirms that it has the state of the model. The first share of
+ * this worker follows prefetch + 2 steps later. A late worker that comes as the training ends gets
+ * GP_ENDED: its model is not the trained one. In a job with GP_CONTINUE a late worker that calls
  * gp_deal_declare() after all other ranks have left gets -EOWNERDEAD. No worker can enter in the
- * middle of a step: the thread of the steps calls gp_job_resize() after the last gp_wait() of a
- * step and before gp_step_begin(); other threads call gp_job_resize() at any time.
+ * middle of a step. Therefore the thread that calls gp_step_begin() calls gp_job_resize() only
+ * between the last gp_wait() of a step and gp_step_begin(). Other threads may call gp_job_resize()
+ * at any time.
  *
  * Errors: -EINVAL no deal, or ranks have different deals; -EBUSY another thread is in the call, or
  * a tensor has a request without gp_wait() (the text names the tensor); -ETIMEDOUT a rank is late
@@ -130,9 +130,9 @@ typedef struct gp_step {
 GP_API int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step);
 
 /* Writes the samples of this rank in a step, at most `room`: numbers below gp_deal.samples. `step`:
- * number of the present step, or of one of the next gp_deal.prefetch steps. Shares of later steps
- * do not change, but a lost worker has no share any more. Returns the number of written samples.
- * -ENOENT: a step whose shares are not known. Does not wait. */
+ * number of the present step, or of one of the next gp_deal.prefetch steps. A known share of a
+ * later step changes only if its worker is lost: the share is then empty. Returns the number of
+ * written samples. -ENOENT: a step whose shares are not known. Does not wait. */
 GP_API int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room);
 
 /* A late worker calls this function after GP_CARRIES if the giver was lost and the state has not

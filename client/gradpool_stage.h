@@ -1,5 +1,5 @@
 /* libgradpool for jobs whose parts need different numbers of workers: a wide stage computes a full
- * gradient, a narrow one makes many small steps. Installed beside gradpool.h, whose rules of
+ * gradient, a narrow stage makes many small steps. Installed beside gradpool.h, whose rules of
  * errors, threads and time apply. The design follows the stages of FlexPS (PVLDB 11(5), 2018) as
  * far as they are public.
  *
@@ -27,11 +27,11 @@
  * Tables: in a stage the members alone count. A clock ends when all members have ended it, and
  * GP_MEAN divides by their number. All members begin in the same clock, which is above every clock
  * of the stages before. A table with GP_INHERIT has the consistency of the stage. The settings of
- * the member with the lowest rank are used. With GP_BSP the bits depend on the sequence of stages
- * and their ranks alone.
+ * the member with the lowest rank are used. With GP_BSP the bits depend only on the sequence of
+ * stages and on the ranks of each stage.
  *
- * Tensors: a push needs all ranks of the tensor as members, or the call returns -EPERM. Declare
- * tensors for the ranks of a stage (gp_tensor_spec.ranks).
+ * Tensors: if a rank of a tensor is idle, a push of the tensor returns -EPERM. Declare tensors for
+ * the ranks of a stage (gp_tensor_spec.ranks).
  *
  * A job with stages has a fixed set of workers: no backup workers, no GP_CONTINUE, no workers_max.
  * The loss of a worker, also of an idle one, fails the job. */
@@ -94,12 +94,13 @@ typedef struct gp_stage {
 
 /* Begins the next stage, when all ranks are in this call with the same `spec`. `spec` NULL: the
  * stages are over, and all ranks are members. The first call ends this rank's open clock if the
- * clock has pushes, and waits for all requests of this rank. The call also returns at once on an
- * idle rank, which continues with gp_stage_end(). After an error the call may be repeated.
+ * clock has pushes, and waits for all requests of this rank. On an idle rank the call also returns
+ * at the begin of the stage; the rank then waits in gp_stage_end(). After an error the call may be
+ * repeated.
  *
  * An automatic stage (`workers` 0) tries 1, 2, 4, ... members for 12 steps each, and then runs with
- * the best number. The choice holds for later stages of this name, until their time of a unit
- * differs by 25 %. The script deals the units of a step among the members.
+ * the best number. The choice holds for later stages of this name, until the time of a unit has
+ * changed by 25 %. The script deals the units of a step among the members.
  *
  * Errors: -EINVAL a field of `spec`, or ranks begin different stages, which fails the job (the
  * text names both), or this rank has not ended its stage; -ENOSPC workers_min exceeds the size

@@ -36,8 +36,8 @@
  *
  * Rows travel through shared memory or over the network, with the same bits. A worker whose
  * connection to a lane with a table ends counts as lost. A job with tables has a fixed number of
- * workers (no workers_max, no backup workers). With GP_CONTINUE
- * its tables are GP_SSP or GP_ASP, and after the loss of a worker no pull waits for that worker.
+ * workers (no workers_max, no backup workers). In a job with GP_CONTINUE tables are GP_SSP or
+ * GP_ASP, and after the loss of a worker no pull waits for that worker.
  * Rows have no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD.
  * Snapshots of a job with tables are refused: export each table (gp_table_export()). */
 #ifndef GRADPOOL_TABLE_H
@@ -71,7 +71,7 @@ enum gp_row_rule {
     GP_ROW_FTRL,
 };
 
-/* Values of a row before its first update. They depend on seed, key and element alone (Philox
+/* Values of a row before its first update. The values depend only on seed, key and element (Philox
  * 4x32-10), so every process computes the same bits. `v`: gp_table_spec.initial_value. */
 enum gp_initial {
     GP_ZEROS = 0,
@@ -81,8 +81,8 @@ enum gp_initial {
 };
 
 /* GP_INHERIT: the consistency of the stage (gradpool_stage.h), or GP_BSP in a job without stages.
- * GP_ROW_ADAM takes the clock of a push as its step count, so an ASP table
- * with that rule needs gp_clock(). */
+ * GP_ROW_ADAM uses the clock of a push as its step count, so a GP_ASP table with this rule needs
+ * gp_clock(). */
 enum gp_consistency { GP_INHERIT = 0, GP_BSP, GP_SSP, GP_ASP };
 
 #define GP_KEEP 1u             /* the table outlives its job; so far -EOPNOTSUPP */
@@ -95,7 +95,7 @@ typedef struct gp_table_spec {
     uint32_t shards;     /* parts of the table on lanes: a power of two, 1..4096; 0: 64 */
     enum gp_dtype dtype; /* stored values: GP_F32, GP_F16 or GP_BF16 */
     enum gp_dtype wire;  /* values of the caller; 0: `dtype`. `wire` or `dtype` is GP_F32 */
-    uint64_t keys;       /* every key is smaller; 0: any 64-bit key */
+    uint64_t keys;       /* all keys are below this number; 0: any 64-bit key */
     uint64_t rows_hint;  /* expected number of rows; 0: unknown. May differ between ranks */
     enum gp_row_rule rule;
     enum gp_operation combine; /* GP_SUM, or GP_MEAN: divided by the number of ranks; 0: GP_SUM */
@@ -123,7 +123,7 @@ GP_API int gp_table_declare(gp_job *job, const gp_table_spec *spec, gp_table **r
  * use. */
 typedef struct gp_row_settings {
     double rate; /* every rule; above 0 for GP_ROW_FTRL, else 0 or more */
-    /* all rules but GP_ROW_FTRL; 0 or more: weight_decay x value is added to the gradient */
+    /* 0 or more; all rules but GP_ROW_FTRL add weight_decay x value to the gradient */
     double weight_decay;
     double beta1, beta2; /* GP_ROW_ADAM; 0 <= beta < 1 */
     double epsilon;      /* GP_ROW_ADAGRAD, _ADAGRAD_ONE, _ADAM; 0 or more */
@@ -165,7 +165,7 @@ GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
  * batch; gradients of the same key are added up in order of position. `gradients` is read during
  * the call. The first push of a key creates its row. gp_wait() for the request returns when the
  * update is applied; with GP_BSP gp_wait() returns -EDEADLK before this rank's gp_clock().
- * `ret_request` NULL: no request, and the next gp_clock() after an error returns the error.
+ * `ret_request` may be NULL: if the push fails later, the next gp_clock() returns the error.
  *
  * A row whose gradient has NaN or infinity on any rank is skipped in this clock; all other rows are
  * updated. The ranks with such gradients get -EDOM, with the number of skipped rows and a key.

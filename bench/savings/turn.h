@@ -49,7 +49,7 @@ struct turn {
 /* Runs the turn to its end. The caller sets plan, service, transport and jobs of the turn. Returns
  * 0; or a negative errno, with a text on standard error, also if a worker failed. */
 int turn_run(struct turn *turn);
-/* Adds all jobs with their planned arrivals and stays. */
+/* Adds all jobs. Each job arrives at its planned time, and stays for its planned time. */
 void turn_all(struct turn *turn);
 /* Adds one job, which joins at the start of the turn. The job stays for `stay_ns`, and for at least
  * `rounds_least` rounds. */

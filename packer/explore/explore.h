@@ -18,7 +18,8 @@
 /* a move is made only if its expected gain is at least this number of millionths of the round
  * time */
 #define EXPLORE_GAIN_PPM 20000
-/* the slowest lane counts as slow if its time is above the equal time (X3) times this factor */
+/* the slowest lane counts as slow if its time exceeds this number of millionths of the equal time
+ * (X3) */
 #define EXPLORE_UNEVEN_PPM 1100000
 /* random tries (X6) begin only if workers wait for more than this part of the round */
 #define EXPLORE_STALL_PPM 150000

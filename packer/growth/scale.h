@@ -42,7 +42,7 @@
 
 /* Options. A field with the value 0 gets its default, which is given in its comment. */
 struct scale_options {
-    const char *policy; /* policy with a rule of loss; default "shared" */
+    const char *policy; /* name of a policy that predicts losses; default "shared" */
     uint32_t lanes_min; /* number of lanes that always stay open; default 1 */
     uint32_t lanes_max; /* maximum number of open lanes; default: no maximum */
     /* number of empty lanes that stay open for the next unmeasured job; default 0 */

@@ -18,8 +18,8 @@ void engine_sleep(struct engine *e, uint64_t tenure, uint64_t deadline_ns);
 void engine_forget_sleep(struct engine_sleep *s);
 /* Ends the driver's sleep, even if the driver has only decided to sleep (W21). */
 void engine_end_sleep(struct engine *e);
-/* Returns whether the forwarder exists. This thread converts rings of the bell into events of a
- * descriptor. */
+/* Returns whether the forwarder exists: a thread that signals a descriptor each time the bell is
+ * rung. */
 bool engine_has_forwarder(const struct engine_sleep *s);
 /* Ends the forwarder. The caller must not hold the lock. */
 void engine_end_forwarder(struct engine_sleep *s);

@@ -1,7 +1,7 @@
 /* Computes the gradient of a momentum step from the states before and after, for the elements that
  * identify gradients. Those elements are small whole numbers, so rounding cannot change them. Owns
- * two states. Must never copy other numbers from the service: a wrong result would become the next
- * reference. */
+ * two states. Must not copy any other element from the service: a wrong element would become the
+ * reference for the next step. */
 #include "bench/faults/worker/mirror.h"
 
 #include "bench/lib/gradient.h"

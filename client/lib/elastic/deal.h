@@ -5,10 +5,10 @@
  * With a prefetch of p, record t fixes the samples of step t + 1 + p; steps 1 to 1 + p are dealt to
  * the founding members. A rank in record t confirms its samples up to step t - 1. A rank that is
  * missing in record t is lost: its samples of steps t - 1 to t + p, which no record has confirmed,
- * are dealt again at the end of the epoch. A member that is in record t without the state also
- * counts as lost, because a new process has taken its rank. A planned change deals each sample
- * exactly once in each epoch. If a member dies, no sample is left out, and the samples of two steps
- * may be used twice. */
+ * are dealt again at the end of the epoch. A member may be in record t although it lacks the state
+ * of the training. This member is also lost, and a new process has joined with its rank. A planned
+ * change deals each sample exactly once in each epoch. If a member dies, no sample is left out, and
+ * the samples of two steps may be used twice. */
 #ifndef GRADPOOL_CLIENT_ELASTIC_DEAL_H
 #define GRADPOOL_CLIENT_ELASTIC_DEAL_H
 

@@ -80,8 +80,10 @@ static int row_begin_lay(const struct row_begin *b)
     int error = table_batch_lay(&b->batch->keys, &t->route, t->terms->wire, t->terms->dim, &memory,
                                 call->spans, call->parts, call->requests);
     if (error < 0)
-        return client_error(
-            error, "table '%s': a request does not fit its memory; make smaller batches", t->name);
+        return client_error(error,
+                            "table '%s': a request is larger than its memory; make smaller "
+                            "batches",
+                            t->name);
     if (b->gradients)
         table_batch_fold(&b->batch->keys, call->requests, b->gradients);
     return 0;

@@ -467,8 +467,8 @@ int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room
         count = (int)deal_samples(s->deal, dealt, job->rank, 0, ret_samples, room);
     else if (!is_late)
         count = client_error(-ENOENT,
-                             "job '%s': the shares of step %" PRIu64 " are not known; give the "
-                             "number of the present step, or one of the next gp_deal.prefetch",
+                             "job '%s': the shares of step %" PRIu64 " are not known; pass the "
+                             "present step, or a step that is at most gp_deal.prefetch later",
                              job->name, step);
     pthread_mutex_unlock(&job->lock);
     return count;

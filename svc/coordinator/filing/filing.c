@@ -110,7 +110,7 @@ void filing_break(struct filing *f, int code, const char *format, ...)
 static void filing_was_silent(struct timer *timer)
 {
     struct filing *f = container_of(timer, struct filing, timer);
-    filing_break(f, -ETIMEDOUT, "its operator sent no request for %u s",
+    filing_break(f, -ETIMEDOUT, "the operator's command sent no request for %u s",
                  (unsigned)(SILENCE_NS / NS_PER_S));
 }
 
@@ -246,7 +246,7 @@ void filings_peer_gone(const struct peer *p)
         if (f->peer != p)
             continue;
         f->request = 0;
-        filing_break(f, -ECONNRESET, "its operator has disconnected");
+        filing_break(f, -ECONNRESET, "the operator's command has disconnected");
     }
 }
 

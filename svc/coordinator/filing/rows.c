@@ -65,8 +65,9 @@ void filing_read(struct filing *f)
         return filing_break(f, -ECONNRESET, "the job has ended, or its table has failed");
     if (clock_now_ns() - f->stood_ns > STANDS_NS)
         return filing_break(f, -ETIMEDOUT,
-                            "table '%s' of job %.64s was not read within %u s, and continues: the "
-                            "reader or its disk is slow, or the table is too large",
+                            "table '%s' of job %.64s was not read completely within %u s; the "
+                            "export has failed, and the job continues: the reader or its disk is "
+                            "slow, or the table is too large",
                             table->name, table->job->name, (unsigned)(STANDS_NS / NS_PER_S));
     if (f->shard == table->terms->shards) {
         filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply, .is_end = true));

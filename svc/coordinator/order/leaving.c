@@ -121,9 +121,9 @@ static bool keeps_state(const struct tensor *tensor)
            tensor->terms.quorum == QUORUM_ANY;
 }
 
-/* Returns whether each state on the lane is known to have a copy or to need none. A report from
- * before the phase of reports does not count, because the job may have had its first update
- * since. */
+/* Returns whether each state on the lane is known to have a copy or to need none. Reports count
+ * only from the phase of reports on (`is_reported`): after an earlier report the job may have had
+ * its first update. */
 static bool is_copied(const struct aggregator *a, const struct job *job, const struct share *share)
 {
     const WIRE(JobUse) *use = a->leaving->is_reported ? jobs_use_of(job, share) : NULL;

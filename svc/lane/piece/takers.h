@@ -16,8 +16,9 @@ struct closing **takers_closing(const struct piece *p);
 struct lane_replay **takers_replay(const struct piece *p);
 struct lane_recording **takers_recording(const struct piece *p);
 
-/* Records that the rank needs no result of a round before `round`: the rank has announced `round`
- * of the hidden tensor, or has the completion word of this round. */
+/* Records that the rank needs no result of a round before `round`. The lane knows this when the
+ * rank has announced `round` of the hidden tensor, or has reported the completion word of `round`.
+ */
 void takers_hold_before(const struct rank *rank, uint64_t round);
 /* Returns whether the rank needs no stored result of `round` and of earlier rounds. */
 bool takers_holds(const struct rank *rank, uint64_t round);

@@ -5,8 +5,9 @@
 #include "svc/channel/channel.h"
 #include "svc/view/view.h"
 
-/* Creates the view of the job's stage. The texts of the view point into the message. The caller
- * frees the view. `*ret_stage` is NULL if the job has had no stage. Returns 0 or -ENOMEM. */
+/* Creates the view of the job's stage, which the caller frees. The texts of the view are not
+ * copied, so the message must outlive the view. `*ret_stage` is NULL if the job has had no stage.
+ * Returns 0 or -ENOMEM. */
 int stage_view_create(const Gradpool__Wire__JobView *job, struct view_stage **ret_stage);
 
 #endif

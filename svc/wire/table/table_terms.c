@@ -99,8 +99,8 @@ static int check_initial(const struct table_terms *t, const char *table, struct 
                        table, t->initial);
     if (!initial_value_is_sound(t))
         return err_set(err, -EINVAL,
-                       "table '%s': initial_value is %g with initial %s; set a finite value that "
-                       "is not negative, or GP_CONSTANT",
+                       "table '%s': initial_value is %g with initial %s; set a number from 0 to "
+                       "4.25e37, which may be negative only with GP_CONSTANT",
                        table, t->initial_value, initial_names[t->initial]);
     if (t->rule == TABLE_TERMS_FTRL && t->initial != TABLE_TERMS_ZEROS)
         return err_set(err, -EINVAL,

@@ -52,7 +52,7 @@ with gradpool.connect() as client, client.join() as job:
 
 
 class Cgroup:
-    """A memory cgroup, and the words in front of a command that start it in the cgroup."""
+    """A memory cgroup. A command with `words` in front of it runs in the cgroup."""
 
     def __init__(self, limit_bytes):
         try:

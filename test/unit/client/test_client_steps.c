@@ -165,7 +165,7 @@ static void a_step_needs_one_deal_and_places_for_its_results(void **state)
     failed(gp_step_begin(jobs[0], WAIT_MS, &step), -EINVAL,
            " has no deal; call gp_deal_declare() first", NULL);
     failed(gp_step_share(jobs[0], 1, NULL, 0), -ENOENT, ": the shares of step 1 are not known; ",
-           "give the number of the present step, or one of the next gp_deal.prefetch", NULL);
+           "pass the present step, or a step that is at most gp_deal.prefetch later", NULL);
     declare_deal(0, usual);
     failed(gp_deal_declare(jobs[0], &usual, NULL, 0, NULL), -EEXIST,
            " has a deal already; call gp_deal_declare() once", NULL);

@@ -1,5 +1,6 @@
-/* Tests connections to lanes with tables, against the scripted service: records while a lane ends
- * an unused connection, memory of calls when a connection breaks, and the leave of a rank. */
+/* Tests connections to lanes with tables, against the scripted service. No record is lost while a
+ * lane ends an unused connection. Memory of a call stays lent until the call's lane has closed. A
+ * rank that leaves waits for its pushes. */
 #include "client/lib/job/job_tables.h"
 #include "client/lib/job/row_pool.h"
 #include "client/lib/link/link.h"

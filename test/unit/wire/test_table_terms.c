@@ -53,8 +53,8 @@ static void each_value_out_of_range_is_refused_with_its_remedy(void **state)
             "table 'users': flags are 0x5, but only 0x3 are known; clear all other flags");
     refuses(initial, 4, "table 'users': initial is 4; set initial to a value of enum gp_initial");
     refuses(initial_value, -0.5,
-            "table 'users': initial_value is -0.5 with initial uniform; set a finite value that is "
-            "not negative, or GP_CONSTANT");
+            "table 'users': initial_value is -0.5 with initial uniform; set a number from 0 to "
+            "4.25e37, which may be negative only with GP_CONSTANT");
     refuses(rule, TABLE_TERMS_FTRL,
             "table 'users': initial is uniform with rule ftrl, whose first update replaces initial "
             "values; set initial to GP_ZEROS");

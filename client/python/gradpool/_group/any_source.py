@@ -10,8 +10,8 @@ from .operations import Operation
 
 
 class Mailbox:
-    """The receives of one tag and size that have begun. In their Operations this object takes the
-    place of the group. A receive has no deadline, because perhaps no caller ever waits for the
+    """The receives of one tag and size that have begun. Their Operations are created with this
+    object as their `group`. A receive has no deadline, because perhaps no caller ever waits for the
     message. A failed receive does not fail other operations.
 
     begin  function of (mailbox, source): starts a receive, returns its Operation and its memory"""

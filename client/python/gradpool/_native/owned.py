@@ -2,9 +2,9 @@
 
 The library requires that no object is destroyed while a call uses the object. In scripts with
 threads this module ensures this: the end of a handle first refuses new calls, then waits for the
-calls of other threads that are in progress. Calls of the ending thread itself are not awaited. Such
-a call was interrupted by a signal handler, which closes the object, or which has raised an
-exception before __exit__() has ended the use."""
+calls of other threads that are in progress. Calls of the ending thread itself are not awaited,
+because a signal handler has interrupted them. Either the handler itself closes the object, or the
+handler has raised an exception before __exit__() could end the use."""
 import errno
 import os
 import threading

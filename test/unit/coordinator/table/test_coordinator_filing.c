@@ -305,7 +305,7 @@ static void the_lanes_continue_when_the_operator_disconnects(void **state)
     begin_export(&c);
     end_close(c.asker);
     lanes_continue(&c, false);
-    kept_log_expect("the export of a table ended early: its operator has disconnected");
+    kept_log_expect("the export of a table ended early: the operator's command has disconnected");
 }
 
 static void the_lanes_continue_when_the_operator_is_silent(void **state)
@@ -313,7 +313,7 @@ static void the_lanes_continue_when_the_operator_is_silent(void **state)
     struct filing_case c = begin(*state);
     begin_export(&c);
     lanes_continue(&c, false);
-    kept_log_expect("its operator sent no request");
+    kept_log_expect("the operator's command sent no request");
     is_refused(&c, ASK(&c, NEXT, .steps = 0), -ECANCELED,
                "the export or import has ended: its job");
 }

@@ -36,8 +36,9 @@ class Roll:
                 self._notices.leave(f'{time.time():.3f} {self._mine()}'.encode())
 
     def told(self, since_s):
-        """Returns 'Open on rank 0: ...; Open on rank 1: ...' from the lists sent since `since_s`
-        and this rank's list."""
+        """Returns one text with the open operations of each rank: 'Open on rank 0: ...; Open on
+        rank 1: ...'. Uses the lists that were sent since `since_s`, and this rank's present
+        list."""
         with contextlib.suppress(GradpoolError):
             self._harvest()
         texts = {i: text for i, (when, text) in self._known.items() if when >= since_s}
