@@ -301,7 +301,8 @@ class Refusals(Files):
     def test_a_key_beyond_the_bound_of_the_table_is_refused_before_the_first_row(self):
         for keys in 100, 539:
             self.refuse(f"file {self.path} has key 539, but table 'users' of job job8{keys} has "
-                        f'keys below {keys}; declare the table with keys of 540 or more',
+                        f'keys below {keys}; declare the table with keys of 540 or more '
+                        '(0: any key)',
                         keys=keys, name=f'job8{keys}')
             self.tables[0].pull([1])
         self.join('wide', keys=540)

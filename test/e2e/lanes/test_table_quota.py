@@ -41,6 +41,7 @@ class Quota(unittest.TestCase):
         with self.assertRaises(gradpool.GradpoolError) as found:
             request.wait(1000)
         self.assertEqual(found.exception.errno, errno.EDQUOT, found.exception)
+        self.assertIn('pushes wait for table memory', str(found.exception))
         self.assertIn('--job-table-bytes-max', str(found.exception))
         self.assertFalse(request.done())
 

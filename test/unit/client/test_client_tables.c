@@ -466,6 +466,8 @@ static void keys_and_settings_outside_their_limits_are_refused(void **state)
            " does not allow this value of ", "rate; see gp_row_settings", NULL);
     failed(gp_table_set(t[0], NULL), -EINVAL,
            "table 'users': the settings are NULL; pass a gp_row_settings", NULL);
+    failed(gp_table_export(t[0], NULL), -EINVAL,
+           "table 'users': the path of gp_table_export() is NULL; pass the path of a file", NULL);
     failed(gp_pull(NULL, rows, &request), -EINVAL,
            "the batch is NULL; pass a batch of gp_batch_create()", NULL);
     batch = batch_of(t[0], 10);
