@@ -11,10 +11,9 @@ import time
 
 from ..errors import GradpoolError
 from . import pool as pools
-from .reading import read
-from .rules import DONE, END, Report as RuleReport
-from .trial import (check_parameters, ENDED, FAILED, KILLED, PROBING, smaller, text_of, Trial,
-                    TRAINED, WAITING)
+from .judge import Judge
+from .rules import DONE, END
+from .trial import check_parameters, ENDED, FAILED, KILLED, PROBING, Trial, TRAINED, WAITING
 from .worker import PARAMETERS
 from . import store as stores
 
@@ -44,7 +43,7 @@ class Engine:
     def __init__(self, folder, store, rule, searcher, trials_max, options, say):
         self.folder, self.store, self.settings = folder, store, store.settings
         self.trials, self.say, self._options = store.trials(), say, options
-        self._rule, self._rule_state = rule, store.settings.get('rule_state', {})
+        self._judge = Judge(rule, store.settings, say)
         self._searcher, self._trials_max = searcher, trials_max
         self._is_exhausted, self._asked = False, None
         self._pools, self._kills = {}, collections.Counter()
@@ -103,6 +102,8 @@ class Engine:
             self._finish(trial, code)
         elif trial.verdict:
             self._finish(trial, 128 + signal.SIGTERM)
+        else:
+            self._set(trial, state=WAITING)
 
     # ---- a turn ----
 
@@ -185,43 +186,14 @@ class Engine:
             setattr(trial, name, value)
         self._dirty.add(trial.number)
 
-    # ---- reports ----
-
     def _read(self, trial):
         """Enters new reports. Returns their events."""
-        events = []
-        reports, bad, offset = read(self.folder_of(trial), trial.offset)
-        if offset == trial.offset:
-            return events
-        self._set(trial, offset=offset, skipped=trial.skipped + bad)
-        for step, workers, time_s, values in reports:
-            value = values.get(self.settings['metric'])
-            if value is None:
-                trial.skipped += 1
-                self._name_missing(trial, values)
-            elif trial.take(step, value, workers, time_s):
-                self._failed_in_row = 0
-                self._judge(trial)
-                events.append(Report(trial, step, value))
-        return events
-
-    def _name_missing(self, trial, values):
-        """Explains the first report without the metric."""
-        if trial.reports == 0 and trial.skipped == 1:
-            self.say(f"trial {trial.number} has reported {', '.join(values) or 'nothing'}, and the "
-                     f"metric of the study is '{self.settings['metric']}'; report this value, or "
-                     'change metric=')
-
-    def _judge(self, trial):
-        if trial.verdict:
-            return
-        value = smaller(trial.value, self.settings['mode'])
-        verdict, reason = self._rule.judge(self._rule_state,
-                                           RuleReport(trial.number, trial.step, value))
-        if reason:
-            trial.reason = reason
-        if verdict in (END, DONE):
-            trial.verdict = verdict
+        found, has_changed = self._judge.read(trial, self.folder_of(trial))
+        if has_changed:
+            self._dirty.add(trial.number)
+        if found:
+            self._failed_in_row = 0
+        return [Report(trial, step, value) for step, value in found]
 
     # ---- ends ----
 
@@ -266,7 +238,7 @@ class Engine:
             return True
         changed = [self.trials[number - 1] for number in sorted(self._dirty)]
         try:
-            self.store.write(changed, {'rule_state': self._rule_state}, self._orders)
+            self.store.write(changed, {'rule_state': self._judge.state}, self._orders)
         except stores.Failure as error:
             self._break(error)
             return False
@@ -358,7 +330,3 @@ class Engine:
 def _is_signal(code):
     """Returns whether a user has ended the pool by a signal."""
     return code - 128 in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-
-
-def name_of(trial):
-    return f'trial {trial.number} ({text_of(trial.parameters)})'
