@@ -198,17 +198,20 @@ static const struct cli_command commands[] = {
     {"tenant", "make, list and revoke the keys of tenants", cli_tenant, true, true},
     {"run", "run the workers of a job on this host, each with its rank", cli_run, true, true},
     {"resize", "change the number of workers of a job while it trains", cli_resize, true, true},
+    {"explore", "run a study: many configurations, of which the good ones train on", cli_explore,
+     true, true},
+    {"trials", "show the trials of a study, or end one", cli_trials, true, true},
     {"doctor", "look at this host, Python and a service, and say what to do", doctor, true, true},
     {"version", "print the version", version, false, false},
     {0},
 };
 
-/* Protects a process that may have keys: other processes of the user cannot read its memory, the
- * process writes no core dump, and its children gain no privileges. `run` starts programs of the
- * user, so `run` is not protected; a pool of workers protects its own memory. */
+/* Protects processes that may have keys: other processes of the user cannot read their memory, they
+ * write no core dump, and their children gain no privileges. `run` and `explore` start programs of
+ * the user, so they are not protected; a pool of workers protects its own memory. */
 static void harden(int argc, char **argv)
 {
-    if (argc > 1 && strcmp(argv[1], "run") == 0)
+    if (argc > 1 && (strcmp(argv[1], "run") == 0 || strcmp(argv[1], "explore") == 0))
         return;
     (void)prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     (void)prctl(PR_SET_DUMPABLE, 0, 0, 0, 0);

@@ -96,6 +96,8 @@ int cli_tenant(int argc, char **argv);
 int cli_move(int argc, char **argv);
 int cli_run(int argc, char **argv);
 int cli_resize(int argc, char **argv);
+int cli_explore(int argc, char **argv);
+int cli_trials(int argc, char **argv);
 int cli_drain(int argc, char **argv);
 int cli_stop(int argc, char **argv);
 int cli_snapshot(int argc, char **argv);

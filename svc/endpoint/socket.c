@@ -229,9 +229,9 @@ static const char *next_step(int code, bool is_unix)
 static const char *say_place(const struct endpoint *e, const struct endpoint_address *tried,
                              char ret_text[PLACE_BYTES])
 {
-    char address[ADDRESS_TEXT_BYTES];
+    char buffer[ADDRESS_TEXT_BYTES];
     endpoint_format(e, ret_text, URL_BYTES);
-    address_format(tried, address, sizeof(address));
+    const char *address = address_format(tried, buffer, sizeof(buffer));
     size_t used = strlen(ret_text);
     if (!strstr(ret_text, address))
         snprintf(ret_text + used, PLACE_BYTES - used, " (%s)", address);

@@ -75,6 +75,8 @@ static bool state_read_line(struct pool_folder *f, char *line)
     line[strcspn(line, "\n")] = 0;
     if (strncmp(line, "job ", 4) == 0)
         return snprintf(f->job, sizeof f->job, "%s", line + 4) < (int)sizeof f->job;
+    if (strncmp(line, "result ", 7) == 0)
+        return true; /* of an earlier pool, which has ended */
     if (strncmp(line, "site ", 5) == 0)
         return snprintf(f->site, sizeof f->site, "%s", line + 5) < (int)sizeof f->site;
     int fields = sscanf(line, "rank %" SCNu32 " %" SCNu64 " %d %" SCNx64, &rank, &incarnation, &pid,
@@ -126,6 +128,8 @@ static bool state_write(const struct pool_folder *f, FILE *file)
         if (f->incarnations[rank])
             fprintf(file, "rank %" PRIu32 " %" PRIu64 " %d %016" PRIx64 "\n", rank,
                     f->incarnations[rank], (int)f->pids[rank], f->identities[rank]);
+    if (f->has_result)
+        fprintf(file, "result %d\n", f->result);
     bool is_written = !ferror(file);
     return fclose(file) == 0 && is_written;
 }

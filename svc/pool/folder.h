@@ -21,6 +21,8 @@ struct pool_folder {
     char job[FOLDER_JOB_BYTES];
     char site[FOLDER_SITE_BYTES]; /* "": the workers were started without orders */
     uint32_t founders;
+    bool has_result;                       /* the workers have ended; never set by folder_open() */
+    int result;                            /* exit code of the pool */
     uint64_t incarnations[POOL_RANKS_MAX]; /* number of the newest start of each rank; 0: none */
     pid_t pids[POOL_RANKS_MAX];            /* process of that start; 0: not known */
     uint64_t identities[POOL_RANKS_MAX];   /* its process_identity() */

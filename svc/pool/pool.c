@@ -375,6 +375,7 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
     const struct pool_options *o = pool->options;
     const struct site_terms terms = {.site = pool->folder->site,
                                      .job = pool->folder->job,
+                                     .study = o->study ? o->study : "",
                                      .pool = pool->folder->pool,
                                      .workers = o->workers,
                                      .workers_max = o->workers_max,
@@ -456,6 +457,16 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     return pool_begin_workers(pool, err);
 }
 
+/* A study that was started again learns the exit code from the folder. */
+static void pool_store_result(struct worker_pool *pool, int code)
+{
+    struct err err;
+    pool->folder->has_result = true;
+    pool->folder->result = code;
+    if (folder_store(pool->folder, &err) < 0)
+        pool_say("job %s: the exit code was not stored: %s", pool->folder->job, err.text);
+}
+
 int pool_run(const struct pool_options *options)
 {
     static struct pool_folder folder;
@@ -475,6 +486,8 @@ int pool_run(const struct pool_options *options)
     pool_settle(&pool);
     if (!pool.had_children)
         processes_end_children();
+    int code = pool.ranks.code ? pool.ranks.code : pool.ranks.has_trained ? 0 : FAILED;
+    pool_store_result(&pool, code);
     folder_close(pool.folder);
-    return pool.ranks.code ? pool.ranks.code : pool.ranks.has_trained ? 0 : FAILED;
+    return code;
 }

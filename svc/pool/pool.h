@@ -16,6 +16,7 @@ struct pool_options {
     uint64_t leave_ns;     /* time in which a removed worker leaves by itself */
     char **program;        /* arguments; ends with NULL */
     const char *site;      /* site that the user has named; NULL: `host_site` */
+    const char *study;     /* of the job; NULL: none. Used with a site */
     const char *host_site; /* site of this host, if the service has slots for it; NULL: none */
     bool is_unanswered;    /* the service has not answered, so workers start without a look */
     /* Requests the state of the job from the service, at first in the caller's thread, then in

@@ -167,6 +167,8 @@ static const char *pool_find_mistake(const struct run_pool *o)
 {
     if (o->site && (!is_name(o->site) || strlen(o->site) > SITE_BYTES_MAX))
         return "--site: expected a name of 1 to 64 bytes, without double quotes";
+    if (o->study && (!is_name(o->study) || strlen(o->study) > JOB_BYTES_MAX))
+        return "--study: expected a name of 1 to 127 bytes, without double quotes";
     if (!o->folder && o->job && strchr(o->job, '/'))
         return "--job has a slash, so it names no folder: give --folder, too";
     return NULL;
@@ -230,6 +232,7 @@ int run_pool(const struct run_pool *o)
                                          .leave_ns = o->leave_ms * NS_PER_MS,
                                          .program = o->program,
                                          .site = o->site,
+                                         .study = o->study,
                                          .host_site = has_site > 0 ? site.node : NULL,
                                          .is_unanswered = has_site < 0,
                                          .look = sight_look,

@@ -328,7 +328,8 @@ static int wire_submit(void *context, const struct site_terms *terms, bool *ret_
     struct pool_site *site = context;
     int error = wire_tell(site,
                           &MESSAGE(0, POOL_SUBMIT, pool_submit, .job = (char *)terms->job,
-                                   .workers = terms->workers, .workers_max = terms->workers_max),
+                                   .workers = terms->workers, .workers_max = terms->workers_max,
+                                   .study = (char *)terms->study),
                           err);
     *ret_is_refused = wire_is_refused(site, error);
     return error;

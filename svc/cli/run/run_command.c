@@ -21,7 +21,7 @@
 #define LEAVE_MAX_S 1000000
 #define LEAVE_DEFAULT_MS 30000
 
-enum { WORKERS, MOST, FOLDER, LEAVE, SITE, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
+enum { WORKERS, MOST, FOLDER, LEAVE, SITE, STUDY, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
 
 const struct knob run_knobs[] = {
     [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
@@ -33,6 +33,9 @@ const struct knob run_knobs[] = {
     [SITE] = {"site", "NAME",
               "with --workers-max: site whose slots the workers use (default: this host, if the "
               "service has slots for it)"},
+    [STUDY] = {"study", "NAME",
+               "with --site: jobs of one study share the measured shape of their speed (default: "
+               "none)"},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
@@ -94,6 +97,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case FOLDER: run->pool.folder = value; return 0;
     case LEAVE: return knobs_seconds(value, LEAVE_MAX_S, &run->pool.leave_ms, err);
     case SITE: run->pool.site = value; return 0;
+    case STUDY: run->pool.study = value; return 0;
     case NODES: return set_number(value, 1, &run->nodes, err);
     case NODE: return set_number(value, 0, &run->node, err);
     case MASTER: return set_master(run, value, err);
@@ -158,6 +162,8 @@ static const char *find_mistake(const struct run *run)
         return "--folder is for a job that may grow: give --workers-max, too";
     if (run->pool.workers_max == 0 && run->pool.site)
         return "--site is for a job that may grow: give --workers-max, too";
+    if (run->pool.study && !run->pool.site)
+        return "--study is for the scheduler of a site: give --site, too";
     if (run_check_job(run->job))
         return run_check_job(run->job);
     if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)

@@ -92,6 +92,7 @@ struct slots_job {
     uint32_t training; /* number of the last training of this job (struct job.id); 0: none */
     uint32_t failures; /* number of failed workers since the last step */
     bool is_fixed;     /* the script has joined without workers_max, so its workers stay */
+    bool has_joined;   /* a worker has joined since the start of this process */
     bool is_complete;  /* a worker has ended its training, so no further worker is started */
     bool is_ending;    /* all workers are ordered to end */
     bool is_held;      /* the last value of "held" that was sent to the scheduler */

@@ -146,10 +146,25 @@ static void slots_look_at_training(struct slots_job *job, const struct job *of)
                                           .workers = job->is_fixed ? 0 : of->workers});
 }
 
+/* The training is complete, so a started worker that has not joined would wait for a growth that
+ * does not come. A job without a training has a script that does not join: its workers stay. */
+static void slots_end_unjoined(struct slots_job *job, const struct job *of)
+{
+    job->has_joined |= of != NULL;
+    if (!job->is_complete || !job->has_joined)
+        return;
+    for (uint32_t rank = 0; rank < job->reach; rank++) {
+        struct slots_worker *worker = &job->workers[rank];
+        bool has_joined = worker->has_left || (of && rank < of->workers && of->sessions[rank]);
+        worker->is_leaving |= worker->state != SLOTS_NONE && !has_joined;
+    }
+}
+
 static void slots_look_at(struct slots_job *job)
 {
     const struct job *of = slots_training(job);
     slots_look_at_training(job, of);
+    slots_end_unjoined(job, of);
     if (of && !of->failure)
         slots_look_at_speed(job, of);
     if (job->pool->is_missing)

@@ -13,8 +13,8 @@
 
 /* A pool and the job that it submits. */
 struct site_terms {
-    const char *site, *job;
-    uint64_t pool; /* random number of the folder */
+    const char *site, *job, *study; /* `study`: "" for a job without a study */
+    uint64_t pool;                  /* random number of the folder */
     uint32_t workers, workers_max;
     bool is_new; /* no worker of an earlier job of the folder runs */
 };

@@ -18,7 +18,8 @@ from test_pool import is_alive, sleepers
 
 EPOCHS = 26     # about 4,000 steps of 50 ms each, which the file `fast` shortens
 SITES = {'shared': 3, 'adopts': 2, 'dies': 2, 'fails': 1, 'missing': 1, 'full': 2, 'twice': 2,
-         'late': 3, 'stops': 2, 'spied': 1, 'fewer': 2, 'queued': 1, socket.gethostname(): 1}
+         'late': 3, 'stops': 2, 'spied': 1, 'fewer': 2, 'overdue': 2, 'queued': 1,
+         socket.gethostname(): 1}
 SLEEPS = ('sh', '-c', 'exec sleep 5000')
 
 
@@ -227,6 +228,19 @@ class Shared(SitePools):
         self.assertIn('asked to leave before it has joined', pool.log_of(2))
         self.finish(pool)
         self.check_all()
+
+    def test_a_worker_that_comes_after_the_end_of_the_training_is_ended(self):
+        other = self.pool('overdue', *SLEEPS, job='first', folder='two', name='other')
+        until(lambda: len(sleepers(other.pid)) == 1, 'the other job has a slot', process=other)
+        waits = 'if [ $RANK = 1 ]; then echo late; exec sleep 5000; fi; exec "$@"'
+        pool = self.trains('overdue', 2, '--leave-timeout', 1, before=('sh', '-c', waits, 'sh'))
+        until(lambda: self.joined('overdue') == [0], 'one worker has joined', process=pool)
+        other.signal(signal.SIGINT)
+        until(lambda: 'late' in pool.log_of(1), 'the job grows', process=pool)
+        self.finish(pool)
+        self.assertIn('rank 1: leaves, because its slot is needed', pool.text())
+        self.await_held('overdue', 0, pool)
+        self.check_all_once()
 
     def test_ctrl_c_ends_all_workers_and_frees_their_slots(self):
         script = 'trap "echo saved; exit 0" INT; echo ready; while :; do sleep 0.05; done'

@@ -2,6 +2,7 @@
 #include "svc/base/log.h"
 #include "svc/base/variables.h"
 #include "svc/cli/doctor/doctor.h"
+#include "svc/cli/explore/explore.h"
 #include "svc/cli/internal.h"
 #include "svc/cli/operator.h"
 #include "svc/cli/options/knobs.h"
@@ -46,9 +47,9 @@ static int warnings(const char *name)
 static void every_option_that_is_read_from_the_environment_is_known(void **state)
 {
     const struct knob *const tables[] = {
-        serve_knobs,  aggregator_knobs, operator_knobs, tenant_knobs,   top_knobs,
-        report_knobs, move_knobs,       drain_knobs,    plan_knobs,     snapshot_knobs,
-        doctor_knobs, run_knobs,        resize_knobs,   timeline_knobs, stop_knobs};
+        serve_knobs,  aggregator_knobs, operator_knobs, tenant_knobs,   top_knobs,    report_knobs,
+        move_knobs,   drain_knobs,      plan_knobs,     snapshot_knobs, doctor_knobs, run_knobs,
+        resize_knobs, timeline_knobs,   stop_knobs,     explore_knobs,  trials_knobs};
     char name[64];
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++) {
         for (const struct knob *knob = tables[t]; knob->name; knob++) {

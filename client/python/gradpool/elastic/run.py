@@ -16,6 +16,7 @@ import torch
 
 from ..client import connect, default_timeout_ms, Job, job_from_environment
 from ..errors import GradpoolError, mismatch, Timeout
+from ..explore import worker as trial
 from . import control, deal as deals
 from .gradients import batch_norm_of, check_averaged, Gradients, parameters_of
 from .loader import batches
@@ -271,6 +272,8 @@ class Run:
         values = self._reports.exchange(self.job, self._timeout_ms)
         if values and epoch is not None:
             self.reported = Report(self._deal.step.number, epoch, values)
+            if self.is_first:
+                trial.write(self._deal.step.number, self._deal.step.workers, values)
 
     def _open(self, step):
         if step.number == 1:

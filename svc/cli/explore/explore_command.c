@@ -1,0 +1,108 @@
+/* gradpool explore: runs the script of a study. The Python module gradpool.explore carries it out;
+ * this file has the options. */
+#include "svc/cli/cli.h"
+#include "svc/cli/explore/explore.h"
+#include "svc/endpoint/endpoint.h"
+
+#include <errno.h>
+
+#define SLOTS_MAX 65536
+#define WORDS_MAX 255 /* the script and its arguments */
+
+enum { SLOTS, FOLDER, RESUME, SITE, ENDPOINT };
+
+const struct knob explore_knobs[] = {
+    [SLOTS] = {"slots", "N",
+               "start a service for this study on this host, with slots for N workers; it ends "
+               "with the study (default: the service of --endpoint)"},
+    [FOLDER] = {"folder", "DIR", "folder of the results (default: gradpool-STUDY)"},
+    [RESUME] = {"resume", "DIR", "continue the study of this folder, with its script and options"},
+    [SITE] = {"site", "NAME",
+              "site of the service whose slots the trials use (default: this host)"},
+    [ENDPOINT] = {"endpoint", "URL", "the service (default: gradpool://127.0.0.1:7077)",
+                  KNOB_VARIABLE},
+    {0},
+};
+
+struct explore_wish {
+    const char *values[ENDPOINT + 1]; /* by option; NULL: not set */
+    char *words[WORDS_MAX + 1];       /* the script and its arguments; NULL ends */
+    size_t count;
+};
+
+static int explore_set(void *context, int index, const char *value, struct err *err)
+{
+    struct explore_wish *e = context;
+    struct endpoint endpoint;
+    unsigned long long slots;
+    int error = index == SLOTS      ? knobs_number(value, 1, SLOTS_MAX, &slots, err)
+                : index == ENDPOINT ? endpoint_parse(value, &endpoint, err)
+                                    : 0;
+    if (error == 0)
+        e->values[index] = value;
+    return error;
+}
+
+static int explore_set_word(void *context, const char *value, struct err *err)
+{
+    struct explore_wish *e = context;
+    if (e->count == WORDS_MAX)
+        return err_set(err, -E2BIG, "'%.64s': a script has at most %d arguments", value,
+                       WORDS_MAX - 1);
+    e->words[e->count++] = (char *)value;
+    return 0;
+}
+
+static void explore_parse(int argc, char **argv, struct explore_wish *ret_explore)
+{
+    static const struct knob_command command = {
+        .name = "gradpool explore",
+        .operands = "SCRIPT [-- ARGUMENT...]",
+        .knobs = explore_knobs,
+        .set = explore_set,
+        .operand = explore_set_word,
+        .before = "Runs a study: a Python script that makes a gradpool.explore.Study, with one "
+                  "trial for each configuration. Each trial trains as a job whose number of "
+                  "workers the service chooses. A rule ends trials that are not good enough. "
+                  "Results are in the folder: study.db, trials.csv, trials.json, and the logs of "
+                  "trial 7 in 0007.",
+        .after = "Examples:\n"
+                 "  gradpool explore sweep.py --slots 8\n"
+                 "  gradpool explore --resume gradpool-digits\n\n"
+                 "Ctrl-C ends all trials; --resume continues the study, also after it was killed. "
+                 "`gradpool trials' shows the trials.\n\n"
+                 "Exit code: 0 all trials have ended; 1 failed; 2 a mistake on the command line; "
+                 "130 Ctrl-C or SIGTERM."};
+    *ret_explore = (struct explore_wish){0};
+    knobs_parse(&command, argc, argv, ret_explore);
+}
+
+static const char *explore_find_mistake(const struct explore_wish *e)
+{
+    const char *const *values = e->values;
+    if (values[RESUME] && (e->count || values[SLOTS] || values[FOLDER] || values[SITE]))
+        return "--resume continues with the script and options of the folder: leave out the rest";
+    if (!values[RESUME] && !e->count)
+        return "missing: SCRIPT";
+    if (values[SLOTS] && values[ENDPOINT])
+        return "--slots starts a service for this study, and --endpoint or GRADPOOL_ENDPOINT names "
+               "another one: leave out one of them";
+    return NULL;
+}
+
+int cli_explore(int argc, char **argv)
+{
+    struct explore_wish e;
+    explore_parse(argc, argv, &e);
+    const char *mistake = explore_find_mistake(&e);
+    if (mistake)
+        return knobs_mistake("gradpool explore", "%s", mistake);
+    struct python_words words = {0};
+    python_add(&words, NULL, "explore");
+    python_add(&words, "--slots", e.values[SLOTS]);
+    python_add(&words, "--folder", e.values[FOLDER]);
+    python_add(&words, "--resume", e.values[RESUME]);
+    python_add(&words, "--site", e.values[SITE]);
+    python_add(&words, "--endpoint", e.values[ENDPOINT]);
+    return python_run("gradpool explore", &words, e.words);
+}

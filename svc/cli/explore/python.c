@@ -1,0 +1,65 @@
+/* Replaces the process by python3, the first one in PATH, so that a venv's packages are found. */
+#include "svc/cli/explore/explore.h"
+
+#include "svc/cli/cli.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PYTHON "python3"
+/* Path of this program, with which the module starts trials and services. No user sets it. */
+#define PROGRAM_VARIABLE "_GRADPOOL_PROGRAM"
+
+void python_add(struct python_words *words, const char *option, const char *value)
+{
+    if (!value)
+        return;
+    assert(words->count + 2 <= PYTHON_WORDS_MAX);
+    if (option)
+        words->words[words->count++] = (char *)option;
+    words->words[words->count++] = (char *)value;
+}
+
+static size_t count_rest(char **rest)
+{
+    size_t count = 0;
+    while (rest && rest[count])
+        count++;
+    return count;
+}
+
+static int name_program(void)
+{
+    char path[PATH_MAX];
+    ssize_t bytes = readlink("/proc/self/exe", path, sizeof path - 1);
+    if (bytes < 0)
+        return -errno;
+    path[bytes] = '\0';
+    return setenv(PROGRAM_VARIABLE, path, 1) < 0 ? -errno : 0;
+}
+
+int python_run(const char *command, const struct python_words *words, char **rest)
+{
+    static const char *const head[] = {PYTHON, "-m", "gradpool.explore"};
+    const size_t head_count = sizeof head / sizeof *head;
+    size_t rest_count = count_rest(rest);
+    char **arguments = calloc(head_count + words->count + rest_count + 1, sizeof *arguments);
+    int error = arguments ? name_program() : -ENOMEM;
+    if (error == 0) {
+        memcpy(arguments, head, sizeof head);
+        memcpy(arguments + head_count, words->words, words->count * sizeof *arguments);
+        if (rest_count)
+            memcpy(arguments + head_count + words->count, rest, rest_count * sizeof *arguments);
+        execvp(PYTHON, arguments);
+        error = -errno;
+    }
+    fprintf(stderr,
+            "%s: " PYTHON " cannot be executed: %s; install " PYTHON ", and put it in PATH\n",
+            command, strerror(-error));
+    free(arguments);
+    return CLI_FAILED;
+}
