@@ -449,6 +449,18 @@ def rank_differs(rank, workers):
     return found
 
 
+def rank_uses_one_parameter(rank, workers):
+    """Each rank has a gradient of another parameter. Returns the means."""
+    script = Script(rank, workers)
+    script.net = script.torch.nn.Linear(1, 1)
+    script.optimizer = sgd(script.torch, script.net)
+    script.wrap(backup=workers)
+    for _ in script.optimizer.batches('a', 1):
+        (2 * (script.net.bias if rank else script.net.weight).sum()).backward()
+        script.optimizer.step()
+    return [parameter.grad.item() for parameter in script.net.parameters()]
+
+
 class HvdBackup(test_ddp.Case):
     check_rank = test_backup_door.BackupDoor.check_rank
 
@@ -507,6 +519,9 @@ class HvdBackup(test_ddp.Case):
         for (first, second), text in self.run_ranks('rank_drops_its_optimizer'):
             self.assertIn('SyncBatchNorm in the body of a loop over optimizer.batches()', text)
             self.assertTrue(first.endswith('.backup1') and second.endswith('.backup2'))
+
+    def test_a_rank_sends_zeros_for_a_parameter_without_a_gradient(self):
+        self.assertEqual(self.run_ranks('rank_uses_one_parameter'), [[1.0, 1.0]] * 2)
 
     def test_ranks_with_other_optimizers_are_named(self):
         for parameters, rule in self.run_ranks('rank_differs'):
