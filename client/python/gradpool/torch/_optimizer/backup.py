@@ -14,14 +14,12 @@ import weakref
 import torch
 
 from ..._model.attached import Place
-from ..._model.backup_rounds import BackupRounds
 from ..._model.residuals import Residuals
 from ..._steps.backup_means import BackupMeans
 from ..._tensors.contents import Contents
-from ...errors import GradpoolError, mismatch, overdue, Timeout
+from ...errors import GradpoolError, mismatch, Timeout
 from .._door import door
-from .._operations.objects import gather_objects
-from ..process_sets import global_process_set
+from .backup_rounds import Limit, Rounds
 from .left import Left
 from .reducer import take_over
 
@@ -41,24 +39,6 @@ class _Gradient:
     def is_altered(self):
         return self.sent is not None and (self.parameter.grad is not self.sent or
                                           self.sent._version != self.version)
-
-
-class _Limit:
-    """Deadline of the end of a round."""
-
-    def __init__(self, door):
-        self.ms, self._seconds = int(door.timeout_s * 1e3), door.timeout_s
-
-    def told(self, timeout):
-        return overdue(timeout, self._seconds, 'GRADPOOL_TIMEOUT_MS')
-
-
-class _Rounds(BackupRounds):
-    """BackupRounds whose ranks compare their parameters over the door's own job."""
-    _needed = 'a loss of the parameters of the optimizer'
-
-    def _texts_of_all(self, text):
-        return gather_objects(text, 'optimizer.settle()', global_process_set)
 
 
 def _hook_of(owner, member):
@@ -90,9 +70,9 @@ class BackupGradients(BackupMeans):
         # the mean of a round without a step
         self._is_busy = self._has_ended = self._is_landed = False
         self._failure = self._settings = None
-        self._limit, self.residuals = _Limit(self._door), Residuals(None, {}, self._door.rank)
+        self._limit, self.residuals = Limit(self._door), Residuals(None, {}, self._door.rank)
         job = self._door.join_beside(backup)
-        self.rounds = _Rounds(job, None, self, self._limit, backup, self._step_once)
+        self.rounds = Rounds(job, None, self, self._limit, backup, self._step_once)
         place = Place(job, None, None)
         self.declare(job, '', None)
         place.tensors = job.tensors()
