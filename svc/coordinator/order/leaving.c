@@ -29,6 +29,8 @@
  * REPORT_MOST_NS. */
 #define REPORT_PART 4
 #define REPORT_MOST_NS (5 * NS_PER_S)
+/* A longer time before the deadline is cut to this one, so that no sum of times overflows. */
+#define LEFT_MOST_MS ((uint64_t)INT64_MAX / NS_PER_MS)
 
 struct leaving {
     struct aggregator *aggregator;
@@ -397,11 +399,13 @@ static void begin(struct aggregator *a, uint64_t by_ns)
 void leaving_handle(struct peer *p, const envelope *message)
 {
     struct aggregator *a = p->aggregator;
+    uint64_t left_ms = message->aggregator_ending->left_ms;
     if (!a || a->state == AGGREGATOR_LOST)
         return;
     if (p->service->phase != SERVICE_UP)
         return aggregator_drain(a);
-    begin(a, clock_deadline_ns(clock_now_ns(), (int64_t)message->aggregator_ending->left_ms));
+    left_ms = left_ms < LEFT_MOST_MS ? left_ms : LEFT_MOST_MS;
+    begin(a, clock_deadline_ns(clock_now_ns(), (int64_t)left_ms));
 }
 
 void leaving_stop(struct aggregator *a)

@@ -496,7 +496,8 @@ class BackupDoor(test_ddp.Case):
             self.assertIn('batches(): the loader has no batch in a new pass. Give batches() a',
                           text)
         self.assertIn('1000 bodies of a loop over batches() have sent no gradient, so the loop '
-                      'cannot end. Call backward() with the output', idle)
+                      'cannot end. Call backward() with the output of the '
+                      'DistributedDataParallel model in each body', idle)
         self.assertIn('rounds is -1', negative)
 
     def test_moments_and_snapshots_of_other_jobs_are_continued_before_the_first_round(self):

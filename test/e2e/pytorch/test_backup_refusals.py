@@ -196,11 +196,6 @@ def on_a_gpu(of):
     check_places({'weight': types.SimpleNamespace(is_cpu=False, device='cuda:0')})
 
 
-def horovod(of):
-    import gradpool.torch as hvd
-    hvd.DistributedOptimizer(of.optimizer, backup='static:1')
-
-
 REFUSALS = {
     'a number for auto': (lambda of: of.attach(backup='auto:3'), "backup rule 'auto:3': give the "
                           'number of gradients to static and adasync'),
@@ -285,9 +280,7 @@ REFUSALS = {
              'round has all ranks. Iterate over the loader, or attach(backup=...)'),
     'settle': (settled_without_backup, 'settle() of a model attached without backup workers'),
     'GPU': (on_a_gpu, "parameter 'weight' is on cuda:0, and the end of a round does not await the "
-            'copies of a GPU yet. Train on the CPU, or leave backup out'),
-    'horovod': (horovod, "DistributedOptimizer(backup='static:1'): at Horovod's door every "
-                'step has the gradients of all ranks. Leave backup out, or use gradpool.ddp')}
+            'copies of a GPU yet. Train on the CPU, or leave backup out')}
 
 
 def text_of(call, of):

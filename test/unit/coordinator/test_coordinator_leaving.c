@@ -69,6 +69,29 @@ static void tasks_of_a_stopping_aggregator_move_to_another_first(void **state)
     kept_log_expect("their aggregator is ending");
 }
 
+/* Returns whether a timer waits for a deadline after more than a hundred years. */
+static bool has_far_timer(struct service *s)
+{
+    list_for_each_entry (struct timer, timer, &s->loop->timers, link)
+        if (timer->deadline_ns > clock_now_ns() + UINT64_C(100) * 365 * 86400 * NS_PER_S)
+            return true;
+    return false;
+}
+
+static void an_end_without_a_deadline_waits_for_its_moves(void **state)
+{
+    struct moving m = moving_begin(*state);
+    has_state(&m);
+    m.target->ignores = BODY(INSTALL_REQUEST);
+    say_ending(m.source, UINT64_MAX);
+    envelope *install = end_expect(m.target, BODY(INSTALL_REQUEST));
+    rig_settle(m.rig);
+    assert_true(has_far_timer(service_of(m.rig)));
+    moving_go_on(&m, install);
+    expect_route(m.worker, m.target->lanes[0]);
+    expect_end(m.source, "");
+}
+
 static void tasks_that_move_to_a_stopping_aggregator_leave_it_too(void **state)
 {
     struct moving m = moving_begin(*state);
@@ -336,6 +359,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(an_aggregator_without_tasks_ends_at_once),
         CASE(tasks_of_a_stopping_aggregator_move_to_another_first),
+        CASE(an_end_without_a_deadline_waits_for_its_moves),
         CASE(tasks_that_move_to_a_stopping_aggregator_leave_it_too),
         CASE(a_drained_lane_is_used_if_no_other_lane_is_up),
         CASE(at_the_deadline_jobs_and_lost_states_are_named),

@@ -115,6 +115,7 @@ class BackupRounds:
     number   newest round whose parameters this rank has
     missed   closed rounds without a gradient of this rank
     dropped  gradients of this rank that were dropped"""
+    _needed = 'the output of the DistributedDataParallel model'     # for backward()
 
     def __init__(self, job, group, way, limit, backup, step):
         self._job, self._group, self._way, self._limit = job, group, way, limit
@@ -187,8 +188,12 @@ class BackupRounds:
         self._idle += 1
         if self._idle > _IDLE_MOST:
             raise mismatch(f'{self._job}: {_IDLE_MOST} bodies of a loop over batches() have sent '
-                           'no gradient, so the loop cannot end. Call backward() with the output '
-                           'of the DistributedDataParallel model in each body')
+                           'no gradient, so the loop cannot end. Call backward() with '
+                           f'{self._needed} in each body')
+
+    def catch_up(self):
+        """Completes the step of a body, and steps for all missed rounds of the loop."""
+        self._catch_up(self._planned)
 
     def _catch_up(self, last):
         """Completes a backward(). Calls the optimizer's step(), unless the script has called
@@ -221,14 +226,17 @@ class BackupRounds:
             self._job.barrier(self._limit.ms)
         except Timeout as error:
             raise self._limit.told(error) from error
-        texts = [None] * torch.distributed.get_world_size(self._group)
-        mine = f'round {self.number} with parameters {self._way.digest()}'
-        torch.distributed.all_gather_object(texts, mine, self._group)
+        texts = self._texts_of_all(f'round {self.number} with parameters {self._way.digest()}')
         if len(set(texts)) > 1:
             raise mismatch(f'{self._job}, settle(): {disagreement(texts, range(len(texts)))}. End '
                            'each loop over batches() by its number of rounds, and write no '
                            'parameters')
         self._planned = self.number     # all ranks may have left a loop after this round
+
+    def _texts_of_all(self, text):
+        texts = [None] * torch.distributed.get_world_size(self._group)
+        torch.distributed.all_gather_object(texts, text, self._group)
+        return texts
 
 
 class _Batches:

@@ -24,16 +24,18 @@ _door = None
 
 
 class Door:
-    """The membership of this process in the job. `is_closed`: shutdown() was called."""
+    """The membership of this process in the job. `is_closed`: shutdown() was called. `is_in_body`:
+    the script is in the body of a loop over optimizer.batches()."""
 
     def __init__(self, name, rank, size):
         self._membership = join(name, None, rank, size)
         self.job, self.rank, self.size = self._membership.job, rank, size
         self.timeout_s = default_timeout_ms() / 1e3
-        self.is_closed = False
+        self.is_closed = self.is_in_body = False
         self.joins = 0      # number of join() calls that all ranks have completed
         self.sets = []
         self.hosts = []     # for each rank: (host, its number on the host or None)
+        self._others = []       # memberships in the jobs of optimizers with backup workers
         self._forgotten = []    # unused Slots whose last round is still open
 
     def add(self, process_set):
@@ -53,11 +55,26 @@ class Door:
         self._forgotten.extend(slot for slot in [*before, *slots] if not slot.end())
         return not self._forgotten
 
+    def join_beside(self, backup):
+        """Joins a job for one optimizer with backup workers. Each call on a rank joins the same job
+        as the call with the same number on other ranks."""
+        name = f'{self.job.name}.backup{len(self._others) + 1}'
+        self._others.append(join(name, None, self.rank, self.size, backup))
+        return self._others[-1].job
+
+    def check_body(self, call):
+        """Raises Mismatch in the body of a loop over optimizer.batches()."""
+        if self.is_in_body:
+            raise mismatch(f'{call} in the body of a loop over optimizer.batches(). A rank that '
+                           'misses rounds runs the body less often, so calls of different rounds '
+                           'would meet. Make the call behind the loop')
+
     def close(self):
         self.is_closed = True
         for process_set in filter(None, self.sets):
             process_set.unbind()
-        self._membership.release()
+        for membership in [*self._others, self._membership]:
+            membership.release()
 
     def neighbours(self):
         """Returns the ranks on this host, in ascending order."""

@@ -43,6 +43,7 @@ class Handle:
 def begin(ranks, call, name, result):
     """Starts a call under a name and returns a Handle. Name None: calls of the same kind are
     matched by their order."""
+    ranks.door.check_body(call.kind if name is None else f"{call.kind} '{name}'")
     return Handle(NamedOperation(ranks.named(call.kind, name), call).start(), result)
 
 

@@ -109,6 +109,7 @@ def join(device=-1):
 
       device  ignored"""
     ranks = global_process_set.sequences()
+    door().check_body('join()')
     for operation in door().open():
         operation.wait()
     rounds, sets = _Rounds(ranks), [of.sequences() for of in door().sets if of and of.included()]

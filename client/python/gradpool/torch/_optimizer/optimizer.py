@@ -22,13 +22,14 @@ from ..process_sets import global_process_set
 from .reducer import Reducer
 
 
-class _Distributed:
+class Distributed:
     """Base class that is put before the optimizer's class.
 
     _kind        the optimizer's class
     _reducer     its Reducer; None for a copy, which has other parameters
     _given_step  attribute `step` of the object, which replaced step() of its class; or None"""
     _kind = _reducer = _given_step = None
+    _has_backup = False     # whether rounds close before their slowest ranks arrive
     _skips = _is_synchronized = False
 
     def _gradients(self):
@@ -93,6 +94,10 @@ class _Distributed:
                 self.synchronize()
                 return self._loss_of_all(loss)
         self._is_synchronized = False
+        return self._step_alone(closure)
+
+    def _step_alone(self, closure=None):
+        """Steps with the gradients in .grad."""
         return super().step(closure) if self._given_step is None else self._given_step(closure)
 
     def _synchronize_once(self):
@@ -128,9 +133,9 @@ _OURS = '_reducer', '_skips', '_is_synchronized', '_given_step', 'step'
 
 
 @functools.cache
-def _distributed(kind):
+def _distributed(kind, base=Distributed):
     """Returns the class of distributed optimizers for an optimizer's class."""
-    return type(kind.__name__, (_Distributed, kind), {'_kind': kind})
+    return type(kind.__name__, (base, kind), {'_kind': kind})
 
 
 def _copy_of(kind):
@@ -138,11 +143,12 @@ def _copy_of(kind):
     return object.__new__(_distributed(kind))
 
 
-def _become_distributed(optimizer):
+def become_distributed(optimizer, base=Distributed):
     """Replaces step(). A scheduler that was created earlier has put a `step` attribute on the
     object, to count calls. The new step() still calls this attribute, and has the same
     attributes."""
-    optimizer.__class__ = _distributed(type(optimizer))
+    optimizer.__class__ = _distributed(optimizer._kind if isinstance(optimizer, Distributed)
+                                       else type(optimizer), base)
     given = optimizer.__dict__.get('step')
     if given is not None:
         me = weakref.ref(optimizer)
@@ -218,7 +224,8 @@ def _next_prefix(ranks, process_set):
 def DistributedOptimizer(optimizer, named_parameters=None, compression=Compression.none,
                          backward_passes_per_step=1, op=ReduceOp.Average,
                          gradient_predivide_factor=1.0, num_groups=0, groups=None,
-                         sparse_as_dense=False, process_set=global_process_set, backup=None):
+                         sparse_as_dense=False, process_set=global_process_set, backup=None,
+                         step=None):
     """Returns the same optimizer, which steps with the gradients of all ranks from now on.
 
     named_parameters          model.named_parameters(); None: parameters are numbered
@@ -230,24 +237,34 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     num_groups                former name of `groups`
     groups                    number of groups of gradients that are sent together, or [[parameter]]
     sparse_as_dense           sparse gradients are converted to dense ones, instead of gathered
-    backup                    must be None: use gradpool.ddp.attach(optimizer=, backup=)"""
-    if backup is not None:
-        raise mismatch(f"DistributedOptimizer(backup={backup!r}): at Horovod's door every step "
-                       'has the gradients of all ranks. Leave backup out, or use '
-                       'gradpool.ddp.attach(model, optimizer=..., backup=...)')
+    backup                    "static:3": each round closes at its third gradient; also "auto" or a
+                              gradpool.Backup. Loop over optimizer.batches(). None: rounds have
+                              all ranks
+    step                      with backup, a function that steps once a round, such as clipping,
+                              optimizer.step() and scheduler.step(); None: optimizer.step()"""
     if not hasattr(optimizer, 'param_groups'):
         raise mismatch(f'DistributedOptimizer() takes an optimizer of torch, not a '
                        f'{type(optimizer).__name__}')
     _check_passes(backward_passes_per_step)
     named = _named(optimizer, named_parameters)
     op, factors = _factors(op, gradient_predivide_factor)
+    if backup is not None or step is not None:
+        from .with_backup import distribute     # imported here, because that module imports this
+        return distribute(optimizer, named, backup, step, backward_passes_per_step, {
+            'compression': compression is not Compression.none, 'op': op is not ReduceOp.Average,
+            'gradient_predivide_factor': factors != (1.0, 1.0), 'sparse_as_dense': sparse_as_dense,
+            'groups': groups is not None or num_groups > 0,
+            'process_set': process_set is not global_process_set})
+    if isinstance(optimizer, Distributed) and optimizer._has_backup:
+        raise mismatch('DistributedOptimizer() of an optimizer that has backup workers already. '
+                       'Give the optimizer of torch')
     ranks, parameters = process_set.sequences(), _parameters_of(optimizer)
     reducer = Reducer(
         named, parameters, _next_prefix(ranks, process_set), backward_passes_per_step,
         groups if groups is not None else num_groups or None, compression=compression, op=op,
         factors=factors, sparse_as_dense=sparse_as_dense, process_set=process_set)
     weakref.finalize(reducer, ranks.dropped.append, reducer.prefixes).atexit = False
-    if not isinstance(optimizer, _Distributed):
-        _become_distributed(optimizer)
+    if not isinstance(optimizer, Distributed):
+        become_distributed(optimizer)
     optimizer._reducer = reducer
     return optimizer

@@ -26,7 +26,21 @@ from .prepare import Prepared
 
 _ELEMENTWISE = Compression.none, Compression.fp16, Compression.bf16
 
-_owners = weakref.WeakValueDictionary()     # id of a parameter -> the Reducer of its gradients
+_owners = weakref.WeakValueDictionary()     # id of a parameter -> the owner of its gradients
+
+
+def take_over(owner, parameters):
+    """Makes `owner` the owner of these parameters, and removes them from their former owners."""
+    others = {}
+    for parameter in parameters:
+        name = id(parameter)
+        former = _owners.get(name)
+        member = former and former is not owner and former._members.get(name)
+        if member and member.parameter is parameter:
+            others.setdefault(former, []).append(member)
+        _owners[name] = owner
+    for former, members in others.items():
+        former.lose(members)
 
 
 class Gate:
@@ -146,20 +160,13 @@ class Reducer:
     def _own(self, new):
         """Removes new parameters from other optimizers. A parameter belongs to the latest
         optimizer, because two optimizers must not reduce one gradient."""
-        others = {}
         for name, parameter in new.items():
             lost, known = self._lost.get(name, ('', None))
             if known is not None and known() is parameter:
                 raise mismatch(f"the gradient of '{lost}' is reduced for an optimizer that was "
                                'made later. Give a parameter to one DistributedOptimizer, and step '
                                'only that')
-            owner = _owners.get(name)
-            member = owner and owner is not self and owner._members.get(name)
-            if member and member.parameter is parameter:
-                others.setdefault(owner, []).append(member)
-            _owners[name] = self
-        for owner, members in others.items():
-            owner.lose(members)
+        take_over(self, new.values())
 
     def lose(self, members):
         """Removes parameters that belong to another optimizer now."""
