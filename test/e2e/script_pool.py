@@ -2,6 +2,8 @@
 for each order to start a worker, and reports the end of each process. The test chooses the command
 of each job, because no message contains a command."""
 import os
+import pathlib
+import re
 import select
 import socket
 import struct
@@ -9,7 +11,9 @@ import subprocess
 
 from harness import until
 
-VERSION, CLIENT = 16, 1
+HEADER = pathlib.Path(__file__).parents[2] / 'svc/channel/channel.h'
+VERSION = int(re.search(r'CHANNEL_VERSION (\d+)', HEADER.read_text())[1])
+CLIENT = 1
 HELLO, WELCOME, FAILURE, DONE = 2, 3, 4, 5
 JOIN, JOINED, SUBMIT, WITHDRAW, REPORTS, ORDERS = 110, 111, 112, 113, 114, 115
 START, LEAVE, END, OVER = range(4)
