@@ -14,8 +14,7 @@
  * the sentence that belongs to the calling thread's last error: object, expectation, value, advice.
  * Every function may return -EINVAL for a NULL or wrong argument, -ECHILD in a forked child and
  * -ENOMEM; the comments below do not repeat these three. After an error of a function that starts
- * something, nothing was started, and `ret_` arguments are unchanged, unless the comment says
- * otherwise.
+ * something, nothing was started and `ret_` arguments are unchanged, if no comment says otherwise.
  *
  * Failed jobs: when a job fails (a lost worker with GP_FAIL, a lost lane without a successor, a
  * stopped service), every open request ends with the job's error, and every later call that needs
@@ -207,7 +206,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup; /* so far with gradients 1, GP_RATE_FIXED, GP_FAIL, no copies */
+    gp_backup_spec backup;              /* so far with GP_RATE_FIXED, GP_FAIL and no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -466,17 +465,18 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 
 /* Result of gp_round_end(). */
 typedef struct gp_round {
-    uint64_t number;      /* newest round of the job whose parameters this rank has */
-    uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of; /* gradients of `counted` (0: unknown) of `of` ranks are in the mean */
+    uint64_t number;           /* newest round of the job whose parameters this rank has */
+    uint64_t missed;           /* closed rounds in which no gradient of this rank counted */
+    uint32_t counted, of, own; /* gradients in the mean (0: unknown); ranks; own ones in the mean */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers, after one push of each tensor: gp_update()
  * with `settings` on every rank, or a reduction in a job without rules. Waits until the round is
- * closed and its results have landed. An earlier gp_wait() returns -EDEADLK. Returns 0: the
- * gradient counts; 1: it was dropped. Parameters are those of this or a later round, sums those of
- * this round; both are equal on all ranks with that round. For `loss` see gp_job_tell_loss(); NULL
- * for `ret_round` is fine. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
+ * closed and its results have landed; until then gp_wait() returns -EDEADLK. 0: the gradient
+ * counts; 1: it was dropped. Parameters are those of this or a later round, sums those of this one,
+ * equal on all ranks with that round. 2 (backup.gradients above 1): the round is open. Push each
+ * group again with a gradient on the same parameters, which returns the same request; call again.
+ * `loss`: gp_job_tell_loss(). -ETIMEDOUT: call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
 /* Fetches the sums of the next round that closed without this rank, into the results of its last

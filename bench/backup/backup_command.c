@@ -203,12 +203,9 @@ static int run(const struct backup_arguments *a, struct study *study)
 
 /* --- live --- */
 
-/* Returns whether a service can run the rule. A service supports neither second gradients nor the
- * rule that decides before the round with the estimates of `auto`. */
-static bool is_live_rule(const struct grid_rule *rule)
-{
-    return !rule->has_second && rule->rule != BACKUP_BEFORE;
-}
+/* Returns whether a service can run the rule. A service does not support the rule that decides
+ * before the round with the estimates of `auto`. */
+static bool is_live_rule(const struct grid_rule *rule) { return rule->rule != BACKUP_BEFORE; }
 
 /* Reduces the whole grid to the settings of a live run: three step times (calm workers, one slow
  * worker, jitter) and, without --rules, three rules. */

@@ -23,10 +23,10 @@
 struct rank {
     struct piece *piece;
     struct worker *worker;
-    /* announcement of this rank in the round or answer in progress; NULL: the rank does not take
-     * part */
+    /* announcement in the round or answer in progress; NULL: the rank does not take part */
     struct announcement *part;
-    bool is_source; /* `part` supplies an input */
+    uint32_t inputs; /* number of inputs that `part` supplies: 0, 1, or its gradients in the set */
+    uint32_t gradients; /* number of gradients that the newest announcement has reported */
     /* weight of the input in a mean or an update, divided by the greatest common divisor of all
      * weights of the round; 0: not read */
     uint32_t weight;
@@ -92,7 +92,7 @@ struct piece {
     uint8_t kept_use;              /* use of the areas in `kept`, values of kept.h */
     /* sums of squares over the round in progress, if the terms require these sums */
     double input_squares, result_squares;
-    uint32_t sources;      /* number of ranks that supply an input in the round in progress */
+    uint32_t sources;      /* number of inputs of the round in progress */
     uint32_t steps;        /* number of steps of the round in progress (operation.h) */
     uint32_t step;         /* step of the next chunk to start */
     uint64_t next_element; /* first element of the next chunk to start, within its step */

@@ -100,8 +100,6 @@ static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t re
 static const char *backup_lack(const struct peer *p, const WIRE(JoinRequest) * join,
                                const struct backup_terms *terms)
 {
-    if (terms->gradients > 1)
-        return "with several gradients of a rank in a round (set gradients to 1)";
     if (terms->rate != BACKUP_TERMS_FIXED)
         return "with a proportional rate (set rate to GP_RATE_FIXED)";
     if (join->continues || room_of(join) > join->workers)

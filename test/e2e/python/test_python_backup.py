@@ -156,10 +156,10 @@ class Rounds(Backup):
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:
-            self.join_all(backup=gradpool.Backup('auto', gradients=2))
+            self.join_all(backup=gradpool.Backup('auto', rate='proportional'))
         self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
-        self.assertIn("does not serve backup rule 'auto' with several gradients of a rank in a "
-                      'round (set gradients to 1)', str(caught.exception))
+        self.assertIn("does not serve backup rule 'auto' with a proportional rate (set rate to "
+                      'GP_RATE_FIXED)', str(caught.exception))
 
     def test_a_job_without_backup_workers_has_no_ends_of_rounds(self):
         job = self.join_all()[0]
