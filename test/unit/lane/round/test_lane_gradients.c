@@ -23,7 +23,8 @@
 #define HIDDEN 2
 #define ELEMENTS (100000 / TRANSFER_SHORTER) /* several chunks */
 #define STRIDE (ELEMENTS * sizeof(float) + 64)
-#define SEEDS 12
+#define SEEDS (12 / TRANSFER_SHORTER)
+#define ROUNDS (200 / TRANSFER_SHORTER) /* of random arrivals */
 #define SLOW 3
 #define BEGIN_NS (100 * NS_PER_S)
 #define USUAL_NS (10 * NS_PER_MS) /* time of a gradient of ranks 0 to 2 */
@@ -406,7 +407,7 @@ static void random_arrivals_are_counted_exactly(void **state)
     start_leader(all_four, false);
     random_state = 20261201;
     print_message("seed %u\n", 20261201);
-    for (uint64_t round = 1; round <= 300; round++) {
+    for (uint64_t round = 1; round <= ROUNDS; round++) {
         uint8_t counts[RANKS] = {0};
         uint32_t sum = 0, ranks = 0;
         rig.clock_ns = opened_ns;
