@@ -24,7 +24,7 @@
 #define ELEMENTS (100000 / TRANSFER_SHORTER) /* several chunks */
 #define STRIDE (ELEMENTS * sizeof(float) + 64)
 #define SEEDS (12 / TRANSFER_SHORTER)
-#define ROUNDS (200 / TRANSFER_SHORTER) /* of random arrivals */
+#define ROUNDS (60 / TRANSFER_SHORTER) /* of random arrivals */
 #define SLOW 3
 #define BEGIN_NS (100 * NS_PER_S)
 #define USUAL_NS (10 * NS_PER_MS) /* time of a gradient of ranks 0 to 2 */
