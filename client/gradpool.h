@@ -14,8 +14,7 @@
  * the sentence that belongs to the calling thread's last error: object, expectation, value, advice.
  * Every function may return -EINVAL for a NULL or wrong argument, -ECHILD in a forked child and
  * -ENOMEM; the comments below do not repeat these three. After an error of a function that starts
- * something, nothing was started, and `ret_` arguments are unchanged, unless the comment says
- * otherwise.
+ * something, nothing was started and `ret_` arguments are unchanged, if no comment says otherwise.
  *
  * Failed jobs: when a job fails (a lost worker with GP_FAIL, a lost lane without a successor, a
  * stopped service), every open request ends with the job's error, and every later call that needs
@@ -207,7 +206,7 @@ typedef struct gp_job_spec {
     uint32_t workers_max; /* largest number of workers for gp_job_resize(); 0: `workers` */
     enum gp_worker_loss on_worker_loss; /* effect of a lost worker on the job */
     enum gp_durability durability;      /* 0: the default of the service */
-    gp_backup_spec backup;              /* requires `gradients` 0 or 1, GP_FAIL, no copies */
+    gp_backup_spec backup;              /* needs GP_FAIL, workers_max 0 or `workers`, no copies */
 } gp_job_spec;
 
 /* Fills `ret_spec` with rank, size and job name of this process from the launcher's environment,
@@ -465,6 +464,7 @@ typedef struct gp_round {
     uint64_t number;      /* newest round of the job whose parameters this rank has */
     uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
     uint32_t counted, of; /* number of gradients in the mean (0: unknown); number of ranks */
+    uint32_t own;         /* number of gradients of this rank in the mean */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers. Before the call this rank pushes each tensor
@@ -472,8 +472,10 @@ typedef struct gp_round {
  * Waits until the round has closed and its results have landed. Before this call, gp_wait() for
  * these pushes returns -EDEADLK. Returns 0: the gradient counts; 1: dropped. With rules the results
  * are the parameters of this or a later round; without rules, the sums of this round. The results
- * of a round are the same on every rank that gets them. `loss`: see gp_job_tell_loss(). `ret_round`
- * may be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
+ * of a round are the same on every rank that gets them. Returns 2, only if backup.gradients is
+ * above 1: the round is open. Push each group again, with a gradient on the same parameters; the
+ * push returns the same request. Then call again. `loss`: see gp_job_tell_loss(). `ret_round` may
+ * be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
 /* In a job without rules, fetches the sums of the next round that closed without this rank. The

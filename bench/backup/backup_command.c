@@ -204,12 +204,9 @@ static int run(const struct backup_arguments *a, struct study *study)
 
 /* --- live --- */
 
-/* Returns whether a service can run the rule. A service supports neither second gradients nor
- * BACKUP_BEFORE, which chooses k before the round. */
-static bool is_live_rule(const struct grid_rule *rule)
-{
-    return !rule->has_second && rule->rule != BACKUP_BEFORE;
-}
+/* Returns whether a service can run the rule. A service does not support BACKUP_BEFORE, which
+ * chooses k before the round. */
+static bool is_live_rule(const struct grid_rule *rule) { return rule->rule != BACKUP_BEFORE; }
 
 /* Reduces the whole grid to the settings of a live run: three step times (calm workers, one slow
  * worker, jitter) and, without --rules, three rules. */

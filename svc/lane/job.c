@@ -66,7 +66,7 @@ size_t job_bytes(uint32_t workers)
 }
 
 int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
-               struct lane_job **ret_job)
+               uint32_t gradients, struct lane_job **ret_job)
 {
     struct arena *arena = lane->options.arena;
     struct arena_account first = {0};
@@ -95,6 +95,7 @@ int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t worker
         job_free(job);
         return -ENOMEM;
     }
+    job->sampling->gradients = gradients;
     workers_init(job);
     window_init(job);
     tracing_find(job);

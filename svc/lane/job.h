@@ -9,8 +9,9 @@
 struct worker *job_peer(struct lane_job *job, uint32_t number);
 /* Returns the bytes of the arena that a job without pieces uses. */
 size_t job_bytes(uint32_t workers);
+/* `gradients`: maximum number of gradients of one rank in a round. */
 int job_create(struct lane *lane, uint32_t id, const char *name, uint32_t workers,
-               struct lane_job **ret_job);
+               uint32_t gradients, struct lane_job **ret_job);
 /* Frees a dropped job if no operation uses its memory and no connection is open. Called again after
  * each completion. */
 void job_release(struct lane_job *job);

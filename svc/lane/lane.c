@@ -185,17 +185,26 @@ static int place_all(struct lane_job *job, uint32_t epoch, bool recovering,
     return error < 0 ? error : 0;
 }
 
+/* Returns the maximum number of gradients of one rank in a round of the job. */
+static uint32_t specs_gradients(const struct lane_piece *pieces, size_t count)
+{
+    const struct backup_terms *terms = count > 0 ? pieces->backup : NULL;
+    return terms && terms->gradients > 1 ? terms->gradients : 1;
+}
+
 int lane_place(struct lane *lane, uint32_t job_id, const char *name, uint32_t workers,
                uint32_t epoch, bool recovering, const struct lane_piece *pieces, size_t count)
 {
     struct lane_job *job = job_find(lane, job_id);
+    uint32_t gradients = specs_gradients(pieces, count);
     if (workers == 0 || workers > LANE_WORKERS_MAX || !specs_are_valid(pieces, count))
         return -EINVAL;
-    if (job && job->workers_count != workers)
+    if (job &&
+        (job->workers_count != workers || (count > 0 && job->sampling->gradients != gradients)))
         return -EINVAL;
     bool is_new = !job;
     uint64_t began_ns = clock_now_ns();
-    int error = job ? 0 : job_create(lane, job_id, name, workers, &job);
+    int error = job ? 0 : job_create(lane, job_id, name, workers, gradients, &job);
     if (error == 0)
         error = place_all(job, epoch, recovering, pieces, count);
     if (job)

@@ -125,10 +125,10 @@ struct lane_piece {
 /* Places pieces of a job. The first piece also creates the job. `recovering`: workers report their
  * standing before any sum (W5). Placing a piece again under the same epoch has no effect. Returns 0
  * or a negative errno; after an error no piece of the call was added. -EINVAL: the number of
- * workers, the dtype or the shape differs from the known job or piece. -EBUSY: the piece is here
- * under another epoch. -EAGAIN: the piece was dropped, but its round is still open. -ENOSPC: the
- * limit of the lane would be exceeded. -EDQUOT: the limit of the job would be exceeded. -ENOMEM: no
- * memory. */
+ * workers or gradients, the dtype or the shape differs from the known job or piece. -EBUSY: the
+ * piece is here under another epoch. -EAGAIN: the piece was dropped, but its round is still open.
+ * -ENOSPC: the limit of the lane would be exceeded. -EDQUOT: the limit of the job would be
+ * exceeded. -ENOMEM: no memory. */
 int lane_place(struct lane *lane, uint32_t job, const char *name, uint32_t workers, uint32_t epoch,
                bool recovering, const struct lane_piece *pieces, size_t count);
 

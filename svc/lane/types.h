@@ -23,10 +23,10 @@
 struct rank {
     struct piece *piece;
     struct worker *worker;
-    /* announcement of this rank in the round or answer in progress; NULL: the rank does not take
-     * part */
+    /* announcement in the round or answer in progress; NULL: the rank does not take part */
     struct announcement *part;
-    bool is_source; /* `part` supplies an input */
+    uint32_t inputs; /* number of inputs that `part` supplies: 0, 1, or its gradients in the set */
+    uint32_t gradients; /* number of gradients that the newest announcement has reported */
     /* weight of the input in a mean or an update, divided by the greatest common divisor of all
      * weights of the round; 0: the input is not read */
     uint32_t weight;
@@ -92,7 +92,7 @@ struct piece {
     uint8_t kept_use;              /* use of the areas in `kept`, values of kept.h */
     /* sums of squares over the round in progress, if the terms require these sums */
     double input_squares, result_squares;
-    uint32_t sources;      /* number of ranks that supply an input in the round in progress */
+    uint32_t sources;      /* number of inputs of the round in progress */
     uint32_t steps;        /* number of steps of the round in progress (operation.h) */
     uint32_t step;         /* step of the next chunk to start */
     uint64_t next_element; /* first element of the next chunk to start, within its step */
@@ -200,7 +200,7 @@ struct lane_job {
     bool is_dropped; /* freed when its last operation is complete */
     bool is_elastic; /* workers may join and leave (A40) */
     bool has_states; /* a piece has or had parameters */
-    bool is_scaled;  /* means are multiplied by the share of ranks in the set (A117) */
+    bool is_scaled;  /* means are multiplied by gradients / ranks (A117) */
     int failure;
     uint32_t replaced; /* number of replaced connections that are not closed yet */
     char failure_text[2 * LANE_TEXT_BYTES];

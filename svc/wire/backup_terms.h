@@ -54,12 +54,13 @@ static inline bool backup_terms_measure(const struct backup_terms *terms)
 {
     return terms->rule == BACKUP_TERMS_AUTO || terms->rule == BACKUP_TERMS_DBW;
 }
-/* Returns whether the k-th gradient closes each round, independent of times. A lane stores no state
- * of a rule for such a job. */
+/* Returns whether the k-th rank closes each round, independent of times. A lane stores no state of
+ * a rule for such a job. */
 static inline bool backup_terms_are_fixed(const struct backup_terms *terms)
 {
     return terms->rule == BACKUP_TERMS_ALL ||
-           (terms->rule == BACKUP_TERMS_STATIC && terms->absence == UINT32_MAX);
+           (terms->rule == BACKUP_TERMS_STATIC && terms->absence == UINT32_MAX &&
+            terms->gradients < 2);
 }
 /* Returns the name of a rule, such as "static"; NULL: no such rule. */
 const char *backup_terms_rule_name(uint32_t rule);

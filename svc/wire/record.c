@@ -88,14 +88,16 @@ static bool outputs_are_sound(const struct record_ready *r)
     return is_zero(r->output + r->outputs, unused * sizeof(r->output[0]));
 }
 
-/* Returns whether weight and number of the gradient are valid. All numbers except RECORD_GRADIENT
- * are reserved for later versions. */
+/* Returns whether weight and number of the gradient are valid. Only the hidden tensor, whose
+ * operation is a barrier, announces more than the first gradient of a rank. */
 static bool ready_tail_is_sound(const struct record_ready *r)
 {
     bool is_weighed = r->operation == RECORD_MEAN || r->operation == RECORD_UPDATE;
     if (r->weight > RECORD_WEIGHT_MAX || (!is_weighed && r->weight != RECORD_WEIGHT))
         return false;
-    return r->gradient == RECORD_GRADIENT && is_zero(r->reserved, sizeof(r->reserved));
+    uint8_t most = r->operation == RECORD_BARRIER ? RECORD_GRADIENTS_MAX : RECORD_GRADIENT;
+    return r->gradient >= RECORD_GRADIENT && r->gradient <= most &&
+           is_zero(r->reserved, sizeof(r->reserved));
 }
 
 static bool ready_is_sound(const struct record_ready *r)

@@ -1,7 +1,6 @@
-/* The records that lane and worker send each other on a data connection. They have a fixed size,
- * are little-endian, and are sent as fabric messages. The arrival of a result is not reported by a
- * record, but by the 32-bit word of its last write (FABRIC_EVENT_WORD). svc/wire/README.md
- * describes the life of a round with these records (W1 to W17).
+/* The records that lane and worker send each other on a data connection. They have fixed sizes, are
+ * little-endian, and are fabric messages. The arrival of a result is reported by the 32-bit word of
+ * its last write (FABRIC_EVENT_WORD). svc/wire/README.md: the life of a round (W1 to W17).
  *
  * The reader calls record_check() before it uses any byte of a record. */
 #ifndef GRADPOOL_WIRE_RECORD_H
@@ -150,7 +149,8 @@ struct record_ready {
     uint64_t input_offset;  /* bytes */
     /* length of one block; 0 for a barrier, and if only the root supplies an input */
     uint64_t input_bytes;
-    /* distance from one block to the next, if the input has a block for each rank */
+    /* distance from one block to the next, if the input has a block for each rank, or a slot for
+     * each gradient of this rank (W22) */
     uint64_t input_stride;
     float loss;        /* loss of this iteration; NaN: unknown */
     uint32_t priority; /* the rounds of a job with larger values are served first */
@@ -158,7 +158,7 @@ struct record_ready {
     /* weight of the gradient in a mean or an update; 0: the gradient is not read. RECORD_WEIGHT in
      * all other operations */
     uint32_t weight;
-    uint8_t gradient;    /* number of the gradient in its round; always RECORD_GRADIENT */
+    uint8_t gradient;    /* the rank's gradients 1 to `gradient` of the round may be read */
     uint8_t reserved[3]; /* always 0 */
 };
 _Static_assert(sizeof(struct record_ready) == 120, "one ring record, no holes");

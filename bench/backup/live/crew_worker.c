@@ -2,6 +2,7 @@
  * consists of the computation and a sleep. Rank 0, which is never slow, evaluates the loss. */
 #include "bench/backup/live/crew_worker.h"
 
+#include "bench/backup/training/virtual.h"
 #include "bench/sim/chance.h"
 #include "client/gradpool.h"
 #include "svc/base/clock.h"
@@ -16,6 +17,7 @@
 #define SMOOTHED 3
 /* number of rounds after which all ranks stop once rank 0 has reached the target */
 #define STOP_MARGIN 20
+#define GOES_ON 2 /* result of gp_round_end() */
 
 struct crew_worker {
     const struct crew_setting *setting;
@@ -45,7 +47,10 @@ static gp_backup_spec worker_backup(const struct grid_rule *rule)
                                                             [BACKUP_DBW] = GP_BACKUP_DBW,
                                                             [BACKUP_BLIND] = GP_BACKUP_BLIND,
                                                             [BACKUP_ADASYNC] = GP_BACKUP_ADASYNC};
-    return (gp_backup_spec){.rule = rules[rule->rule], .k = rule->k, .absence = UINT32_MAX};
+    return (gp_backup_spec){.rule = rules[rule->rule],
+                            .k = rule->k,
+                            .absence = UINT32_MAX,
+                            .gradients = rule->has_second ? VIRTUAL_SECOND_MOST : 1};
 }
 
 /* For the rule `all` the job joins with a static k that equals the number of ranks. A job without
@@ -110,6 +115,8 @@ static void worker_sleep_until(uint64_t until_ns)
         continue;
 }
 
+/* Pushes a gradient and ends the round. Returns 0 or 1, whether the gradient was dropped; GOES_ON,
+ * if another gradient on the same parameters is wanted; or a negative value. */
 static int worker_push(struct crew_worker *w, double loss, gp_round *ret_round)
 {
     const gp_settings settings = {.rate = CREW_RATE};
@@ -122,6 +129,8 @@ static int worker_push(struct crew_worker *w, double loss, gp_round *ret_round)
     if (gp_update_group(w->job, items, CREW_TENSORS, &settings, &request) < 0)
         return -1;
     int is_dropped = gp_round_end(w->job, loss, 0, ret_round);
+    if (is_dropped == GOES_ON)
+        return GOES_ON;
     return is_dropped < 0 || gp_wait(request, 0) < 0 ? -1 : is_dropped;
 }
 
@@ -184,6 +193,8 @@ static int worker_train(struct crew_worker *w, struct crew_problem *problem)
         int is_dropped = worker_push(w, loss, &round);
         if (is_dropped < 0)
             return worker_fail(w, "round");
+        if (is_dropped == GOES_ON)
+            continue;
         worker_note(w, &round, is_dropped > 0);
         if (w->rank == 0)
             worker_evaluate(w, problem, round.number);

@@ -94,7 +94,7 @@ static void live_note(struct live_runs *runs, const struct live_group *g,
     runs->different += !row->result.bits_equal;
     for (size_t i = 0; i < BARS; i++) {
         if (bars[i].times == g->times->kind && row->rule->rule == BACKUP_AUTO &&
-            strcmp(g->transport, "tcp") == 0)
+            !row->rule->has_second && strcmp(g->transport, "tcp") == 0)
             runs->ratios[i] = row->result.seconds / g->all_s;
     }
 }
@@ -127,7 +127,8 @@ static void live_find_best(struct live_group *g)
     double least_s = INFINITY;
     for (size_t i = 0; i < g->rows_count; i++) {
         const struct live_row *row = &g->rows[i];
-        if (row->rule->rule == BACKUP_STATIC && row->result.seconds < least_s) {
+        if (row->rule->rule == BACKUP_STATIC && !row->rule->has_second &&
+            row->result.seconds < least_s) {
             least_s = row->result.seconds;
             g->best_static = row->rule->k;
         }

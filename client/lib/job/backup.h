@@ -13,19 +13,23 @@ struct gp_tensor;
 enum backup_phase {
     BACKUP_OPEN,      /* gradients are computed and pushed; no gp_round_end() is in progress */
     BACKUP_ANNOUNCED, /* the leader lane has the announcement of the hidden tensor */
+    BACKUP_WANTED,    /* as ANNOUNCED, and the leader lane wants another gradient of the round */
+    BACKUP_AGAIN,     /* the caller computes this gradient */
     BACKUP_LANDING,   /* this rank is in the set, and waits for results */
     BACKUP_TAKING,    /* this rank is not in the set, and fetches a result of every tensor */
     /* between two gradients, this rank fetches the next sums that it has missed */
     BACKUP_NEXT,
 };
 
-/* Report of a rank outside the set to the leader lane (LANDED), and the answer. */
+/* Report of a rank outside the set to the leader lane (LANDED), and the answer; or report of a rank
+ * in the set about a gradient after the close. */
 enum backup_report {
     REPORT_NONE, /* not all lanes have answered yet */
     REPORT_OWED, /* the record was not sent yet */
     REPORT_SENT, /* the leader lane has not answered yet */
     /* `newest` is the round whose results this rank has to fetch, or has fetched */
     REPORT_ANSWERED,
+    REPORT_LATE, /* a gradient was ready after the close, and its record was not sent yet */
 };
 
 struct backup_rounds {

@@ -20,6 +20,7 @@ struct gp_request *request_take(struct gp_job *job)
     q->err.code = 0;
     q->rows = NULL;
     q->queries = 0;
+    q->gradient = 0;
     q->polled_ns = 0;
     q->stall = (struct stall){0};
     q->missing_tensor = NULL;
@@ -35,10 +36,16 @@ bool request_is_over(const struct gp_request *q)
     return q->err.code || (list_is_empty(&q->waiting) && !(q->rows && q->rows->open > 0));
 }
 
+bool request_goes_on(const struct gp_request *q)
+{
+    const struct backup_rounds *b = q->job ? &q->job->backup : NULL;
+    return b && b->request == q && b->phase == BACKUP_WANTED;
+}
+
 bool request_has_news(void *request)
 {
     const struct gp_request *q = request;
-    return request_is_over(q) || !list_is_empty(&q->landed);
+    return request_is_over(q) || !list_is_empty(&q->landed) || request_goes_on(q);
 }
 
 void request_fail(struct gp_request *q, int code, const char *text)

@@ -28,6 +28,9 @@ struct gp_request {
     /* Number of queries to lanes (stall.c) that have no answer yet. The fields below are the first
      * answer that names missing ranks. */
     uint32_t queries;
+    /* number of the newest gradient of a round with several gradients of this rank; 0 is the first
+     * one */
+    uint8_t gradient;
     const struct gp_tensor *missing_tensor;
     uint64_t missing_round;
     uint64_t missing[RECORD_MISSING_WORDS];
@@ -45,7 +48,11 @@ void request_release(struct gp_request *q);
  * has a pointer to the request. Called with the client's lock held (L14). */
 void request_abandon(struct gp_request *q);
 bool request_is_over(const struct gp_request *q);
-/* Returns whether the request is over or has a result to copy out. The type fits engine_run(). */
+/* Returns whether the request is the announcement of this rank's gradient in a job with backup
+ * workers, and the leader lane wants another gradient of the same round. */
+bool request_goes_on(const struct gp_request *q);
+/* Returns whether the request is over, has a result to copy out, or goes on. The type fits
+ * engine_run(). */
 bool request_has_news(void *request);
 
 #endif

@@ -80,7 +80,7 @@ struct gp_tensor {
     struct gp_request *open_request; /* request of the open round, or NULL */
     struct list in_request;          /* node in request.waiting, .landed or .done */
     /* Staging memory, NULL until its first use. Index 1 is for operations with one block for each
-     * rank. */
+     * rank. With several gradients in a round, input 0 has a slot for each (L120). */
     void *staging_input[2], *staging_landing[2];
     uint64_t staged_bytes; /* bytes of all staging areas */
 };

@@ -3,6 +3,7 @@
  * ROOM (W10). */
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
+#include "client/lib/round/gradients.h"
 #include "client/lib/sets/sets.h"
 #include "svc/wire/backup_terms.h"
 
@@ -21,8 +22,8 @@ static void ready_describe_input(const struct piece *p, const struct push *push,
     ready->input_region = push->input.region;
     ready->input_offset = push->input.offset + p->first * element_bytes;
     ready->input_bytes = p->elements * element_bytes;
-    if (push->gradient_bytes > t->bytes)
-        ready->input_stride = t->bytes;
+    ready->input_stride =
+        push->gradient_bytes > t->bytes ? t->bytes : gradients_stride(t, push->operation);
 }
 
 static uint32_t ready_source(const struct push *push, bool collects)
@@ -79,6 +80,8 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
         .gradient = RECORD_GRADIENT};
     if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
         return;
+    if (t == t->job->backup.leader)
+        ready->gradient = gradients_announced(t->job);
     ready->weight = push->weight;
     if (standing != RECORD_TAKES)
         ready_describe_input(p, push, ready);
@@ -282,12 +285,30 @@ static void send_landed(struct link *l)
         b->report = REPORT_SENT;
 }
 
+/* Reports to the leader lane that the last gradient was ready after the close of its round. The
+ * rule learns from this record how long the rank computes. The lane sends no answer. */
+static void send_late(struct link *l)
+{
+    struct backup_rounds *b = &l->job->backup;
+    struct record_ready ready;
+    if (b->report != REPORT_LATE)
+        return;
+    const struct piece *p = b->leader->pieces;
+    if (p->link != l || !list_is_empty(&p->unsent))
+        return;
+    ready_describe(p, &b->leader->open, RECORD_ANNOUNCE, b->leader->round, &ready);
+    ready.gradient = gradients_pushed(l->job);
+    if (fabric_send(l->conn, &ready, sizeof ready, NULL, 0) == 0)
+        b->report = REPORT_NONE;
+}
+
 void link_flush(struct link *l)
 {
     if (l->owes_goodbye)
         link_say_goodbye(l); /* the goodbye is the last record */
     else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l) && pass_sets_on(l)) {
         send_unsent(l);
+        send_late(l);
         send_landed(l);
         link_flush_rows(l);
     }

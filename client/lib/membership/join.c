@@ -105,10 +105,13 @@ static struct gp_job *job_create(gp_client *client, const gp_job_spec *spec)
     return job;
 }
 
-/* Returns the minimum number of gradients with which a round closes. */
+/* Returns the minimum number of ranks with which a round closes. If a rank may have several
+ * gradients in a round, only the rule decides (A125). */
 static uint32_t fewest_of_backup(const gp_backup_spec *spec, uint32_t workers)
 {
     struct backup_terms terms = backup_terms_of(spec);
+    if (spec->gradients > 1)
+        return 1;
     if (spec->rule == GP_BACKUP_STATIC)
         return spec->k > spec->least ? spec->k : spec->least;
     return backup_terms_filled(terms, workers).least;

@@ -6,6 +6,7 @@
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/copy.h"
+#include "client/lib/round/gradients.h"
 #include "client/lib/session/process.h"
 #include "svc/base/system/shortage.h"
 
@@ -27,7 +28,9 @@ static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_
     void **area = &areas[bytes > t->bytes];
     uint64_t half_bytes = (bytes + LINE_BYTES - 1) / LINE_BYTES * LINE_BYTES;
     bool is_short = bytes <= OVERLAP_BYTES_MAX, is_new = !*area;
-    uint64_t area_bytes = is_short ? 2 * half_bytes : bytes;
+    uint64_t area_bytes = is_short ? 2 * half_bytes : bytes, slots = gradients_staging(t);
+    bool has_slots = areas == t->staging_input && bytes <= t->bytes && slots > 0;
+    area_bytes = has_slots ? slots : area_bytes;
     char lack[SHORTAGE_BYTES];
     int error = is_new ? slabs_alloc(slabs, area_bytes, area) : 0;
     if (error < 0)
@@ -36,7 +39,8 @@ static int stage(struct gp_tensor *t, void **areas, uint64_t bytes, bool second_
             bytes, shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack));
     t->staged_bytes += is_new ? area_bytes : 0;
     t->job->staged_bytes += is_new ? area_bytes : 0;
-    slabs_find(slabs, (char *)*area + (is_short && second_half ? half_bytes : 0), bytes, ret_place);
+    bool skips_half = is_short && second_half && !has_slots;
+    slabs_find(slabs, (char *)*area + (skips_half ? half_bytes : 0), bytes, ret_place);
     return 0;
 }
 
@@ -69,12 +73,15 @@ static bool may_lend(const struct gp_tensor *t, const struct push *push)
     return t->values == t->dtype && !is_better_copied;
 }
 
-/* Lends the caller's memory in place if a slab contains this memory. Exception: a result that
- * overlaps its own input is copied, because a repeated round reads the input again. */
+/* Lends the caller's memory in place if a slab contains this memory. Two exceptions: a result that
+ * overlaps its own input is copied, because a repeated round reads the input again. With several
+ * gradients in a round both are copied, because the caller computes another gradient while lanes
+ * write the result (L120). */
 int push_place(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
-    bool lends = may_lend(t, push);
+    bool has_slots = gradients_have_slots(t, push->operation);
+    bool lends = !has_slots && may_lend(t, push);
     bool lends_input = lends && push->gradient &&
                        slabs_find(slabs, push->gradient, push->gradient_bytes, &push->input);
     bool lends_result = lends && push->result &&

@@ -7,6 +7,7 @@
 #include "client/lib/job/request.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/entry.h"
+#include "client/lib/round/gradients.h"
 #include "client/lib/round/push.h"
 #include "client/lib/session/process.h"
 #include "client/lib/stage/stage.h"
@@ -330,10 +331,25 @@ static void start_all(const struct starting *s, const struct gp_request *q)
     engine_flush(&s->job->engine);
 }
 
+/* Pushes another gradient of the open round. */
+static int start_more(const struct starting *s, struct gp_request **ret_request)
+{
+    struct update_settings settings;
+    if (s->operation == RECORD_UPDATE && !s->settings)
+        return client_error(-EINVAL, "job '%s': the update has no settings; pass a rate",
+                            s->job->name);
+    if (s->settings)
+        settings = settings_of(s->settings);
+    return gradients_push(s->job, s->items, s->count, s->operation, s->settings ? &settings : NULL,
+                          ret_request);
+}
+
 static int start_locked(struct starting *s, struct gp_request **ret_request)
 {
     if (s->job->failure.code)
         return client_error_from(&s->job->failure);
+    if (gradients_are_more(s->job, s->items, s->operation))
+        return start_more(s, ret_request);
     struct gp_request *q = request_take(s->job);
     if (!q)
         return client_error(

@@ -9,6 +9,7 @@
 #include "client/lib/job/piece.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/copy.h"
+#include "client/lib/round/gradients.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/settle.h"
 #include "client/lib/round/wait.h"
@@ -35,9 +36,35 @@ static const struct err *round_end_failure(struct gp_job *job)
     return NULL;
 }
 
+/* Returns a tensor of the request whose round is open while the caller computes another gradient;
+ * NULL: there is none. */
+static const struct gp_tensor *round_end_find_awaited(const struct gp_request *q)
+{
+    if (q->job->backup.phase != BACKUP_AGAIN || round_end_failure(q->job))
+        return NULL;
+    for_each_tensor (t, q->job) {
+        if (terms_are_following(&t->terms) && t->request == q)
+            return t;
+    }
+    return NULL;
+}
+
+bool round_end_is_awaited(const struct gp_request *q) { return round_end_find_awaited(q); }
+
+static int round_end_refuse_wait(const struct gp_job *job, const struct gp_tensor *t)
+{
+    return client_error(-EDEADLK,
+                        "tensor '%s': round %" PRIu64
+                        " of the job is not ended; call gp_round_end() before gp_wait()",
+                        t->name, job->backup.held + 1);
+}
+
 int round_end_is_due(const struct gp_request *q)
 {
     const struct backup_rounds *b = &q->job->backup;
+    const struct gp_tensor *awaited = round_end_find_awaited(q);
+    if (awaited)
+        return round_end_refuse_wait(q->job, awaited);
     if (b->count == 0 || b->phase != BACKUP_OPEN || round_end_failure(q->job))
         return 0; /* after a failure, the request fails, too, and its error is the cause */
     list_for_each (node, &q->waiting) {
@@ -45,10 +72,7 @@ int round_end_is_due(const struct gp_request *q)
         const struct push *push = t->is_queued || t->is_starting ? &t->next : &t->open;
         bool is_open = push->root == (uint32_t)(b->held + 1); /* false: the round has ended here */
         if (tensor_follows(t, push->operation) && is_open)
-            return client_error(-EDEADLK,
-                                "tensor '%s': round %" PRIu64
-                                " of the job is not ended; call gp_round_end() before gp_wait()",
-                                t->name, b->held + 1);
+            return round_end_refuse_wait(q->job, t);
     }
     return 0;
 }
@@ -242,6 +266,10 @@ static int round_end_hear(struct gp_job *job, uint64_t deadline_ns, uint64_t tim
     int error = b->request ? wait_locked(b->request, deadline_ns, timeout_ns) : 0;
     if (error == -ETIMEDOUT)
         return error;
+    if (error == WAIT_GOES_ON) {
+        b->phase = BACKUP_AGAIN;
+        return 0;
+    }
     b->request = NULL;
     if (error == 0)
         error = round_end_drive(job, deadline_ns, leader_has_answered,
@@ -266,7 +294,8 @@ static void round_end_finish(struct gp_job *job, gp_round *ret_round)
     gp_round end = {.number = round,
                     .missed = is_dropped ? round - b->held : 0,
                     .counted = set->round == round ? round_set_gradients(set) : 0,
-                    .of = b->leader->members};
+                    .of = b->leader->members,
+                    .own = is_dropped ? 0 : round_set_count(set, job->rank)};
     b->held = round;
     b->phase = BACKUP_OPEN;
     b->report = REPORT_NONE;
@@ -300,6 +329,8 @@ static int round_end_check_missed(const struct gp_job *job)
                         job->name, job->rank, b->held + 1);
 }
 
+#define ROUND_GOES_ON 2 /* result of gp_round_end(): another gradient is wanted */
+
 static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
                             gp_round *ret_round)
 {
@@ -307,8 +338,12 @@ static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t t
     int error = round_end_check_missed(job);
     if (error == 0 && b->phase == BACKUP_OPEN)
         error = round_end_announce(job, deadline_ns);
-    if (error == 0 && b->phase == BACKUP_ANNOUNCED)
+    if (error == 0 && b->phase == BACKUP_AGAIN)
+        error = gradients_announce(job);
+    if (error == 0 && (b->phase == BACKUP_ANNOUNCED || b->phase == BACKUP_WANTED))
         error = round_end_hear(job, deadline_ns, timeout_ns);
+    if (error == 0 && b->phase == BACKUP_AGAIN)
+        return ROUND_GOES_ON;
     if (error == 0 && b->phase == BACKUP_LANDING)
         error =
             round_end_drive(job, deadline_ns, all_have_landed, "a lane has not sent its result");

@@ -7,6 +7,7 @@
 #include "client/lib/job/row_call.h"
 #include "client/lib/job/state_copy.h"
 #include "client/lib/link/link.h"
+#include "client/lib/round/gradients.h"
 #include "client/lib/round/push.h"
 #include "client/lib/sets/sets.h"
 #include "svc/base/text.h"
@@ -208,9 +209,10 @@ static void settle_closed(struct link *l, const struct record_closed *record)
 static void settle_chosen(struct link *l, const struct record_chosen *record)
 {
     struct record_chosen *chosen = &l->job->chosen[record->round & 1];
-    if (record->form != RECORD_FORM_RANKS)
-        l->job->stale++; /* a set with several gradients of a rank is not supported */
-    if (record->form != RECORD_FORM_RANKS || record->round <= chosen->round)
+    bool is_possible = record->form == RECORD_FORM_RANKS || gradients_most(l->job) > 1;
+    if (!is_possible)
+        l->job->stale++;
+    if (!is_possible || record->round <= chosen->round)
         return;
     *chosen = *record;
     (void)sets_closed(l->job, record->round);
@@ -368,6 +370,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_BACKED: copy_backed(l->job, l, &record.backed); break;
     case RECORD_CLOCKS: settle_clocks(l, &record.clocks); break;
     case RECORD_CHOSEN: settle_chosen(l, &record.chosen); break;
+    case RECORD_GO_ON: gradients_hear(l, &record.go_on); break;
     case RECORD_PASSED: settle_passed(l, &record.chosen); break;
     case RECORD_MEASURE: settle_measure(l, &record.measure); break;
     /* a record of this kind is for lanes, or does not apply to this job */

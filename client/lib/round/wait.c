@@ -76,8 +76,8 @@ static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
     return true;
 }
 
-/* Copies results out as they land. Returns true when the request is over, false after the
- * deadline. */
+/* Copies results out as they land. Returns true when the request is over or goes on, false after
+ * the deadline. */
 static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
@@ -88,6 +88,8 @@ static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
             wait_copy_rows(q);
             return true;
         }
+        if (request_goes_on(q))
+            return true;
         if (!wait_drive(q, deadline_ns))
             return false;
     }
@@ -102,6 +104,8 @@ int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
             return error;
         }
     }
+    if (!request_is_over(q))
+        return WAIT_GOES_ON;
     struct err ended = q->err;
     /* -EDQUOT means that a request of a table is open (row_stall_lacks()) */
     if (q->rows && ended.code == -EDQUOT)
@@ -183,11 +187,12 @@ int gp_poll(gp_request *request, int timeout_ms)
     struct gp_job *job = wait_enter(request);
     if (!job)
         return 1;
-    if (timeout_ms > 0)
+    bool is_awaited = round_end_is_awaited(request);
+    if (timeout_ms > 0 && !is_awaited)
         wait_poll(request, (uint64_t)timeout_ms * NS_PER_MS);
-    else if (!request_is_over(request))
+    else if (is_awaited || !request_is_over(request))
         engine_poll(&job->engine);
-    error = request_is_over(request);
+    error = !is_awaited && request_is_over(request);
     job_end_use(job);
     return error;
 }

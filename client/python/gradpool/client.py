@@ -417,7 +417,7 @@ class Job(Owned):
             if not self._begins(round_, begin):
                 self._rounds.await_dropped(tensors, self.client._timeout_ms)
                 self._begins(round_, begin, is_last_try=True)
-            return Request(round_)
+            return self._rounds.request_of(round_)
         except BaseException:
             round_.give_up()
             raise
@@ -460,7 +460,7 @@ class Job(Owned):
     def end_round(self, loss=float('nan'), timeout_ms=0):
         """Ends this rank's round in a job with backup workers. Called after one push of each tensor
         (update() with settings on every rank, or push_pull()), and before the wait(). Returns an
-        EndOfRound when the results are in place, which all ranks with this round have in common."""
+        EndOfRound. Results, the same on all ranks that get them, are in place unless it goes_on."""
         loss, timeout_ms, ends = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), []
         self._round_calls.run(lambda handle: ends.append(end_round(handle, loss, timeout_ms)) or 0)
         return ends[0]

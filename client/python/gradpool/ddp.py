@@ -197,6 +197,7 @@ class Attachment:
         self._rounds = rounds   # BackupRounds; None: every round waits for all ranks
         self._limit = limit
         self._open = {}                 # open pushes, the oldest first
+        self._kept = []                 # requests of a round that goes on
         self._idle = threading.Condition()
         self._is_closed = False
         self._process = os.getpid()
@@ -365,7 +366,8 @@ class Attachment:
     @interrupts.put_off
     def _see_through(self, last):
         try:
-            self._end_round()
+            if self._end_round():
+                return self._put_off()
             while not last.is_over():
                 last.request.done(_LOOK_MS)
                 interrupts.let_through()
@@ -376,14 +378,26 @@ class Attachment:
             raise
 
     def _end_round(self):
-        """Ends the round in a job with backup workers. After a failure all pushes end with this
-        failure."""
+        """Ends the round in a job with backup workers. Returns whether another gradient is wanted
+        first. After a failure all pushes end with this failure."""
         if self._rounds is None:
-            return
+            return False
         try:
             self._rounds.end(interrupts.let_through)
         except GradpoolError as error:
             self.fail(self._limit.told(error) if isinstance(error, Timeout) else error)
+            return False
+        self._way.go_on(self._rounds.goes_on)
+        if not self._rounds.goes_on:
+            self._kept = []
+        return self._rounds.goes_on
+
+    def _put_off(self):
+        """Ends the pushes of a gradient whose round is still open. Their requests are kept until
+        the pushes of the next gradient use them."""
+        with self._idle:
+            pushes = list(self._open)
+        self._kept = [push.put_off() for push in pushes]
 
     def _means_of(self, bucket):
         """Returns the object that starts the means of a bucket; each layout of DDP has one. The
@@ -454,7 +468,7 @@ class _Push:
         self._attachment, self.request, self._land = attachment, request, land
         self._limit = limit
         self._deadline_s = time.monotonic() + limit.ms / 1e3 if is_limited else math.inf
-        self._promise = Promise([buffer])
+        self._buffer, self._promise = buffer, Promise([buffer])
         self.future = self._promise.future
         self.is_seen_through, self._is_over, self._lock = False, False, threading.Lock()
 
@@ -466,6 +480,15 @@ class _Push:
             if not self._is_over:
                 self._try_to_end()
             return self._is_over
+
+    def put_off(self):
+        """Ends the push without a result. Returns its request, which is still open."""
+        with self._lock:
+            if not self._is_over:
+                self._promise.keep(self._buffer)
+                self._is_over = True
+                self._attachment.see_out(self)
+        return self.request
 
     def _try_to_end(self):
         try:

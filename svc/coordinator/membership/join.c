@@ -101,8 +101,6 @@ static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t re
 static const char *backup_lack(const struct peer *p, const WIRE(JoinRequest) * join,
                                const struct backup_terms *terms)
 {
-    if (terms->gradients > 1)
-        return "with several gradients of a rank in a round (set gradients to 1)";
     if (join->continues || room_of(join) > join->workers)
         return "in a job whose workers come and go (set on_worker_loss to GP_FAIL and workers_max "
                "to 0)";

@@ -40,12 +40,14 @@ const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
 /* ---- addresses of inputs and results ---- */
 
-static uint64_t input_offset(const struct transfer *t, const struct announcement *a)
+/* Returns the offset of an input. An input with blocks has one slot, and an input with several
+ * slots (A125) has no blocks. */
+static uint64_t input_offset(const struct transfer *t, const struct announcement *a, uint32_t slot)
 {
     if (replica_is_fetched(t->piece))
         return replica_offset(t);
-    uint64_t block = (t->target == OPERATION_EVERYBODY ? t->array : t->target) * a->input_stride;
-    return a->input_offset + block + piece_bytes(t->piece, t->first);
+    uint64_t block = t->target == OPERATION_EVERYBODY ? t->array : t->target;
+    return a->input_offset + (block + slot) * a->input_stride + piece_bytes(t->piece, t->first);
 }
 
 static uint32_t input_region(const struct transfer *t, const struct announcement *a)
@@ -71,16 +73,17 @@ void *pass_map_output(const struct transfer *t, uint32_t place)
 }
 
 /* Returns the address of an input that is inline or mapped, or NULL if it has to be read. */
-static const void *look_at(const struct transfer *t, uint32_t place)
+static const void *look_at(const struct transfer *t, uint32_t place, uint32_t slot)
 {
     const struct piece *p = t->piece;
     const struct announcement *a = p->ranks[place].part;
     struct fabric_conn *conn = p->ranks[place].worker->conn;
     if (!conn)
         return NULL;
-    if (a && a->payload)
+    if (a && a->payload && slot == 0)
         return (const char *)a->payload + piece_bytes(p, t->first);
-    return fabric_map(conn, input_region(t, a), input_offset(t, a), piece_bytes(p, t->elements));
+    return fabric_map(conn, input_region(t, a), input_offset(t, a, slot),
+                      piece_bytes(p, t->elements));
 }
 
 static char *kept_at(const struct transfer *t)
@@ -105,7 +108,7 @@ static const void *own_input(const struct transfer *t)
 /* Posts a read. Over shared memory a read is posted only if the input could not be mapped, and this
  * read fails, too. The lane therefore allocates no window for this read. The job might lack the
  * memory for a window (A17). */
-static int post_read(struct transfer *t, uint32_t place)
+static int post_read(struct transfer *t, uint32_t place, uint32_t slot_of_rank)
 {
     struct piece *p = t->piece;
     const struct announcement *a = p->ranks[place].part;
@@ -117,7 +120,7 @@ static int post_read(struct transfer *t, uint32_t place)
         return error;
     uint32_t source = t->sources - (own_input(t) && !t->has_partial);
     char *slot = t->slots ? input_slot(t, source) : NULL;
-    error = fabric_read(w->conn, input_region(t, a), input_offset(t, a), slot,
+    error = fabric_read(w->conn, input_region(t, a), input_offset(t, a, slot_of_rank), slot,
                         piece_bytes(p, t->elements), t);
     if (error < 0)
         return error;
@@ -127,21 +130,35 @@ static int post_read(struct transfer *t, uint32_t place)
     return 0;
 }
 
+/* Adds the next input of the member `next_rank` to the pass. */
+static int pass_read_next(struct transfer *t)
+{
+    uint32_t place = t->next_rank, slot = t->next_slot;
+    t->input[t->sources] = NULL;
+    t->source_rank[t->sources] = place;
+    t->source_slot[t->sources] = (uint8_t)slot;
+    int error = look_at(t, place, slot) ? 0 : post_read(t, place, slot);
+    if (error < 0)
+        return transfer_fail(t, place, error);
+    t->sources++;
+    t->next_slot++;
+    return 0;
+}
+
 int pass_read(struct transfer *t, uint32_t places)
 {
     struct piece *p = t->piece;
     if (own_input(t) && t->next_rank == 0 && t->sources == 0 && !t->has_partial)
         t->input[t->sources++] = own_input(t);
     while (t->next_rank < places && t->sources < REDUCE_SOURCES_MAX) {
-        if (transfer_gives(t, t->next_rank)) {
-            t->input[t->sources] = NULL;
-            t->source_rank[t->sources] = t->next_rank;
-            int error = look_at(t, t->next_rank) ? 0 : post_read(t, t->next_rank);
+        if (t->next_slot < transfer_inputs(t, t->next_rank)) {
+            int error = pass_read_next(t);
             if (error < 0)
-                return transfer_fail(t, t->next_rank, error);
-            t->sources++;
+                return error;
+        } else {
+            t->next_slot = 0;
+            t->next_rank++;
         }
-        t->next_rank++;
     }
     t->is_posted = t->next_rank == transfer_places(p) || t->sources == REDUCE_SOURCES_MAX;
     return 0;
@@ -149,9 +166,11 @@ int pass_read(struct transfer *t, uint32_t places)
 
 bool pass_is_last(const struct transfer *t)
 {
+    uint32_t passed = t->next_slot; /* inputs of the first member that a pass has read already */
     for (uint32_t i = t->next_rank; i < transfer_places(t->piece); i++) {
-        if (transfer_gives(t, i))
+        if (transfer_inputs(t, i) > passed)
             return false;
+        passed = 0;
     }
     return true;
 }
@@ -163,7 +182,7 @@ bool pass_is_last(const struct transfer *t)
 static int collect_sources(struct transfer *t, const void *sources[])
 {
     for (uint32_t i = 0; i < t->sources; i++) {
-        sources[i] = t->input[i] ? t->input[i] : look_at(t, t->source_rank[i]);
+        sources[i] = t->input[i] ? t->input[i] : look_at(t, t->source_rank[i], t->source_slot[i]);
         if (!sources[i])
             return transfer_fail(t, t->source_rank[i], -EFAULT);
     }

@@ -45,7 +45,7 @@ bool transfer_needs(const struct lane_job *job, uint32_t rank)
         const struct rank *of = t->piece ? piece_rank(t->piece, rank) : NULL;
         /* an aborted round begins again, so its chunks need no repair */
         bool is_lost = t->is_broken && !t->is_given_up;
-        if (is_lost || (unsummed && of && of->is_source))
+        if (is_lost || (unsummed && of && of->inputs > 0))
             return true;
     }
     return false;
@@ -130,7 +130,10 @@ static int sum(struct transfer *t)
     return 0;
 }
 
-static bool has_passes(const struct piece *p) { return p->members >= REDUCE_SOURCES_MAX; }
+static bool has_passes(const struct piece *p)
+{
+    return p->members * p->job->sampling->gradients >= REDUCE_SOURCES_MAX;
+}
 
 /* Returns the bytes of an element in a slot. With several passes, this is the element of the
  * partial result. */
@@ -147,7 +150,8 @@ static uint32_t sides(const struct piece *p)
         has_steps && operation_source(p->operation, p->members, p->step) != OPERATION_EVERYBODY;
     bool has_one_output =
         has_steps && operation_target(p->operation, p->members, p->step) != OPERATION_EVERYBODY;
-    return (has_one_input ? 1 : p->members) + (has_one_output ? 1 : p->members);
+    uint32_t inputs = p->sources > p->members ? p->sources : p->members;
+    return (has_one_input ? 1 : inputs) + (has_one_output ? 1 : p->members);
 }
 
 /* Returns the maximum bytes of one input of a chunk. This maximum limits the time of a chunk with
@@ -222,7 +226,7 @@ static uint32_t divisor_of(const struct piece *p)
     if (p->job->is_scaled && quorum_follows(p, p->operation) && transfer_divides(p))
         return p->members;
     for (uint32_t i = 0; i < p->members && transfer_divides(p); i++)
-        sum += p->ranks[i].weight;
+        sum += p->ranks[i].weight * p->ranks[i].inputs;
     return sum;
 }
 

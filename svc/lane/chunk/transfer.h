@@ -37,10 +37,11 @@ static inline bool transfer_divides(const struct piece *p)
     bool is_state = p->parameters && (p->parameters->fetched > 0 || p->parameters->filled > 0);
     return !p->is_copy && !is_state && p->operation && p->operation->divides;
 }
-static inline bool transfer_gives(const struct transfer *t, uint32_t place)
+/* Returns the number of inputs of the chunk that the member at index `place` supplies. */
+static inline uint32_t transfer_inputs(const struct transfer *t, uint32_t place)
 {
-    return t->piece->ranks[place].is_source &&
-           (t->source == OPERATION_EVERYBODY || t->source == place);
+    bool gives = t->source == OPERATION_EVERYBODY || t->source == place;
+    return gives ? t->piece->ranks[place].inputs : 0;
 }
 static inline bool transfer_takes(const struct transfer *t, uint32_t place)
 {

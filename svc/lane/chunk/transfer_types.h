@@ -38,6 +38,7 @@ struct transfer {
     uint32_t replica_next; /* next array of the state to be posted to the copy (A31) */
     bool is_last;          /* this is the last chunk of the round */
     uint32_t next_rank;    /* index of the member whose read or write is posted next */
+    uint32_t next_slot;    /* number of inputs of this member that are posted already */
     uint32_t sources;      /* number of inputs of this pass, in input[] */
     /* the slot for the partial result contains the result of earlier passes */
     bool has_partial;
@@ -49,6 +50,7 @@ struct transfer {
     /* slot or inline input; NULL: the input is in source_rank's mapped memory */
     const void *input[REDUCE_SOURCES_MAX];
     uint32_t source_rank[REDUCE_SOURCES_MAX]; /* index of the member that supplies each input */
+    uint8_t source_slot[REDUCE_SOURCES_MAX];  /* slot of each input in that member's memory */
     /* slots for the partial result, followed by the inputs; NULL: no window is allocated */
     char *slots;
     size_t slot_bytes; /* 0: the job does not use this kind of transfer */

@@ -9,6 +9,7 @@
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/takers.h"
+#include "svc/lane/round/gradients.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/round/standing.h"
@@ -56,9 +57,10 @@ static int check_extents(struct worker *w, const struct piece *p, const struct o
 {
     uint64_t bytes = piece_bytes(p, p->elements);
     const struct record_output *output = ready->outputs ? &ready->output[0] : NULL;
-    uint32_t inputs = operation->restores ? parameters_arrays(p)
-                      : operation->splits ? p->members
-                                          : 1;
+    uint32_t inputs = operation->restores            ? parameters_arrays(p)
+                      : operation->splits            ? p->members
+                      : quorum_follows(p, operation) ? p->job->sampling->gradients
+                                                     : 1;
     uint32_t outputs = operation->saves      ? parameters_arrays(p)
                        : operation->collects ? p->members
                                              : 1;
@@ -362,6 +364,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     if (is_new) {
         announcement_drop_payload(w, a);
         fill(a, operation, ready);
+        rank->gradients = ready->gradient;
     }
     if (is_new && p->parameters && !is_taker)
         parameters_hear(p, rank, operation, ready);
@@ -406,6 +409,14 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     } else if (p && piece_follows(p) && ready->weight != RECORD_WEIGHT) {
         refuse(w, ready, -EOPNOTSUPP,
                "gradients have no weights in jobs with backup workers; leave gp_job_weigh() out");
+    } else if (p && ready->gradient > p->job->sampling->gradients) {
+        refuse(w, ready, -EPROTO,
+               "gradient %u of a rank in a job with at most %u; use one version of gradpool",
+               ready->gradient, p->job->sampling->gradients);
+    } else if (p && piece_rank(p, w->number) &&
+               gradients_are_more(piece_rank(p, w->number), ready)) {
+        if (gradients_count(piece_rank(p, w->number), ready))
+            round_go_on(p);
     } else if (p && is_repeated(w, p, ready)) {
         return false;
     } else if (!p) {

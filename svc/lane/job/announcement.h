@@ -34,8 +34,8 @@ struct announcement {
 };
 
 /* CHOSEN sends the set of ranks that the round has decided; COMMIT follows. BACKED informs a
- * replica holder that its replica has the state of a round; this message answers no
- * announcement. */
-enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED };
+ * replica holder that its replica has the state of a round; this message answers no announcement.
+ * GO_ON requests the next gradient of the same round; a later message replaces it. */
+enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED, TELL_GO_ON };
 
 #endif

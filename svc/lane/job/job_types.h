@@ -45,11 +45,12 @@ struct breaks {
 /* Sums over all sampled blocks of a job on a lane in one round, and the record that contains these
  * sums. `counts` belongs to all rounds of the job that this lane has led. */
 struct sampling {
-    uint32_t pieces; /* number of pieces with a sample */
-    uint32_t blocks; /* sampled blocks of all these pieces */
-    uint32_t shift;  /* one block in 2^shift is in the sample */
-    uint32_t done;   /* number of pieces in the sums below */
-    uint64_t round;  /* round of the job to which the sums below belong */
+    uint32_t gradients; /* maximum number of gradients of one rank in a round of the job (A125) */
+    uint32_t pieces;    /* number of pieces with a sample */
+    uint32_t blocks;    /* sampled blocks of all these pieces */
+    uint32_t shift;     /* one block in 2^shift is in the sample */
+    uint32_t done;      /* number of pieces in the sums below */
+    uint64_t round;     /* round of the job to which the sums below belong */
     /* number of gradients of each piece in `round`; 0: the pieces have different numbers */
     uint32_t inputs;
     double squares, mean, product;

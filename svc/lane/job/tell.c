@@ -1,9 +1,10 @@
 /* Messages of a lane to its workers, apart from results: COMMIT (sent in batches), CLOSED, CHOSEN,
- * BACKED and ERROR. No memory is allocated: a pending message is stored as a flag of the
+ * BACKED, GO_ON and ERROR. No memory is allocated: a pending message is stored as a flag of the
  * announcement that the message answers. A worker that does not read its messages delays no other
  * worker (W10). RULES.md: A6. */
 #include "svc/lane/job/tell.h"
 
+#include "svc/lane/job/table.h"
 #include "svc/lane/state/parameters.h"
 
 #include <errno.h>
@@ -27,6 +28,7 @@ static void owe(struct worker *w, struct announcement *a, uint8_t what)
 void tell_commit(struct worker *w, struct announcement *a) { owe(w, a, TELL_COMMIT); }
 void tell_error(struct worker *w, struct announcement *a) { owe(w, a, TELL_ERROR); }
 void tell_chosen(struct worker *w, struct announcement *a) { owe(w, a, TELL_CHOSEN); }
+void tell_go_on(struct worker *w, struct announcement *a) { owe(w, a, TELL_GO_ON); }
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round)
 {
     a->closed_round = round;
@@ -129,6 +131,17 @@ static int send_backed(struct worker *w, struct announcement *a)
     return error;
 }
 
+static int send_go_on(struct worker *w, struct announcement *a)
+{
+    const struct rank *rank = piece_rank(announcement_piece(a), w->number);
+    const struct record_go_on go_on = {
+        .kind = RECORD_GO_ON, .gradient = (uint8_t)(rank->gradients + 1), .round = a->round};
+    int error = fabric_send(w->conn, &go_on, sizeof go_on, NULL, 0);
+    if (error == 0)
+        list_remove(&a->tell_link);
+    return error;
+}
+
 /* Sends CHOSEN before COMMIT, because the worker's other lanes wait for the set. */
 static int send_chosen(struct worker *w, struct announcement *a)
 {
@@ -161,6 +174,7 @@ static int send_owed(struct worker *w, struct announcement *a)
     case TELL_CLOSED: return send_closed(w, a);
     case TELL_CHOSEN: return send_chosen(w, a);
     case TELL_BACKED: return send_backed(w, a);
+    case TELL_GO_ON: return send_go_on(w, a);
     default: return send_commits(w);
     }
 }

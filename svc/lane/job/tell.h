@@ -14,6 +14,9 @@ struct worker;
 void tell_commit(struct worker *w, struct announcement *a);
 /* Sends CLOSED: the rank's memory contains the result of `round`. */
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
+/* Sends GO_ON: the rank's next gradient of the round is wanted. Any later message that answers the
+ * announcement replaces a GO_ON that was not sent yet. */
+void tell_go_on(struct worker *w, struct announcement *a);
 /* Sends CHOSEN with the set of the round, then COMMIT. */
 void tell_chosen(struct worker *w, struct announcement *a);
 /* Sends PASSED: the rank is not in the set of `round`. A later round replaces an earlier one that

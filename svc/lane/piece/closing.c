@@ -18,6 +18,8 @@ struct closing {
     bool is_warm;     /* this lane has closed a round */
     bool is_measured; /* the sums of the last closed round are known */
     uint8_t reason;
+    const uint32_t *go_on; /* ranks that begin another gradient, after the last decision */
+    size_t go_on_count;
     uint32_t inputs;            /* gradients of the last closed round */
     double loss, rate;          /* loss and learning rate of the last closed round; NaN: unknown */
     struct record_measure sums; /* sums over `lanes` lanes for round `round` */
@@ -101,22 +103,24 @@ static uint32_t closing_place_of(const struct rank *rank)
     return (uint32_t)(rank - rank->piece->ranks);
 }
 
-static void closing_hear(const struct rank *rank, bool is_of_open)
+void closing_arrived(const struct rank *rank, uint32_t gradients)
 {
     struct closing *c = closing_of(rank->piece);
+    uint32_t place = closing_place_of(rank);
+    if (!c || rank->piece->state != PIECE_COLLECTING)
+        return;
     /* an error means that the rank has left, and is ignored */
+    for (uint32_t i = backup_counted(c->backup, place); i < gradients; i++)
+        (void)backup_announced(c->backup, place, true, rank->piece->job->lane->now_ns);
+}
+
+void closing_late(const struct rank *rank)
+{
+    struct closing *c = closing_of(rank->piece);
     if (c)
-        (void)backup_announced(c->backup, closing_place_of(rank), is_of_open,
+        (void)backup_announced(c->backup, closing_place_of(rank), false,
                                rank->piece->job->lane->now_ns);
 }
-
-void closing_arrived(const struct rank *rank)
-{
-    if (rank->piece->state == PIECE_COLLECTING)
-        closing_hear(rank, true);
-}
-
-void closing_late(const struct rank *rank) { closing_hear(rank, false); }
 
 void closing_began(const struct rank *rank)
 {
@@ -151,17 +155,32 @@ bool closing_allows(struct piece *p)
         return true;
     wait_stop(&c->wait);
     c->reason = RECORD_REASON_ALL;
+    c->go_on_count = 0;
     if (p->is_copy || p->announced == p->members || closing_set_is_known(p))
         return true;
     closing_note_leavers(c);
     backup_decide(c->backup, p->job->lane->now_ns, &d);
     if (d.verb == BACKUP_WAIT && d.until_ns != BACKUP_NEVER_NS)
         wait_start(&c->wait, d.until_ns);
+    c->go_on = d.go_on;
+    c->go_on_count = d.go_on_count;
     c->reason = (uint8_t)(d.reason == BACKUP_REASON_ALL      ? RECORD_REASON_ALL
                           : d.reason == BACKUP_REASON_GAIN   ? RECORD_REASON_GAIN
                           : d.reason == BACKUP_REASON_MOMENT ? RECORD_REASON_MOMENT
                                                              : RECORD_REASON_ABSENCE);
     return d.verb == BACKUP_CLOSE;
+}
+
+struct rank *closing_next_to_go_on(struct piece *p)
+{
+    struct closing *c = closing_of(p);
+    return c && c->go_on_count > 0 ? &p->ranks[c->go_on[--c->go_on_count]] : NULL;
+}
+
+bool closing_expects(const struct rank *rank)
+{
+    const struct closing *c = closing_of(rank->piece);
+    return c && backup_is_flying(c->backup, closing_place_of(rank));
 }
 
 uint64_t closing_scale_ns(const struct rank *rank)
@@ -186,7 +205,7 @@ static uint32_t closing_note_round(struct closing *c)
         if (!rank->part)
             continue;
         lowest = lowest ? lowest : rank;
-        inputs++;
+        inputs += rank->gradients;
         if (!isfinite(rank->part->loss))
             continue;
         losses++;
@@ -198,13 +217,14 @@ static uint32_t closing_note_round(struct closing *c)
     return inputs;
 }
 
-/* Reports the end of the round to the rule: ranks of the set begin their next gradient, and
- * ranks that announced after the start of the round are late. */
+/* Reports the end of the round to the rule: ranks of the set begin their next gradient, unless they
+ * still compute another gradient of the closed round. Ranks that announced after the start of the
+ * round are late. */
 static void closing_begin_next(struct closing *c)
 {
     struct piece *p = c->piece;
     for (uint32_t i = 0; i < p->members; i++) {
-        if (p->ranks[i].part)
+        if (p->ranks[i].part && !backup_is_flying(c->backup, i))
             (void)backup_began(c->backup, i, p->job->lane->now_ns);
         else if (p->ranks[i].late)
             closing_late(&p->ranks[i]);
@@ -224,6 +244,14 @@ static void closing_report(struct closing *c, double squares, double mean, doubl
     c->is_measured = true;
 }
 
+/* Returns whether the decisions of the rule depend on times of gradients. */
+static bool closing_uses_times(const struct closing *c)
+{
+    bool asks_for_more = c->rule == BACKUP_STATIC && c->piece->job->sampling->gradients > 1;
+    return c->rule == BACKUP_AUTO || c->rule == BACKUP_DBW || c->rule == BACKUP_BLIND ||
+           asks_for_more;
+}
+
 void closing_closed(struct piece *p)
 {
     struct closing *c = closing_of(p);
@@ -233,7 +261,7 @@ void closing_closed(struct piece *p)
     c->inputs = closing_note_round(c);
     c->is_measured = false;
     backup_closed(c->backup, now_ns);
-    if (!c->is_warm && (c->rule == BACKUP_AUTO || c->rule == BACKUP_DBW || c->rule == BACKUP_BLIND))
+    if (!c->is_warm && closing_uses_times(c))
         backup_restored(c->backup, now_ns);
     c->is_warm = true;
     closing_begin_next(c);

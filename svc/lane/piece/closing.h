@@ -18,8 +18,9 @@ bool closing_is_here(const struct piece *p);
 
 /* The functions below do nothing for a piece without a rule. */
 
-/* Reports that the rank has announced the open round. Ignored if the round has started. */
-void closing_arrived(const struct rank *rank);
+/* Reports that the rank has announced its first `gradients` gradients of the open round. Gradients
+ * that were reported before count once. Ignored if the round has started. */
+void closing_arrived(const struct rank *rank, uint32_t gradients);
 /* Reports that the rank has announced a closed round. */
 void closing_late(const struct rank *rank);
 /* Reports that the rank, which was outside a set, begins its next gradient. */
@@ -29,6 +30,11 @@ void closing_began(const struct rank *rank);
  * announcement, or when the wait of the piece ends (waits.h). A round whose set is already known
  * closes at once. */
 bool closing_allows(struct piece *p);
+/* Returns the next rank that begins another gradient of the open round, as the rule decided in the
+ * last closing_allows(); NULL: no further rank. */
+struct rank *closing_next_to_go_on(struct piece *p);
+/* Returns whether the rule expects a gradient of the rank. */
+bool closing_expects(const struct rank *rank);
 /* Returns the reason of the last permission, a value of enum record_reason. The piece has a
  * rule. */
 uint8_t closing_reason(const struct piece *p);

@@ -56,7 +56,7 @@ void counts_closed(struct piece *p, uint8_t reason)
         const struct worker *w = p->ranks[i].worker;
         bool is_there = w->state != WORKER_LEFT && w->state != WORKER_LOST;
         if (p->ranks[i].part) {
-            c->gradients++;
+            c->gradients += p->ranks[i].gradients;
             c->of[w->number].counted++;
         } else if (is_there) {
             c->of[w->number].dropped++;

@@ -70,6 +70,15 @@ bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t 
     return has_sets && number > 0 && choice->round == number && has(choice, rank);
 }
 
+uint32_t quorum_gradients(const struct piece *p, const struct rank *rank)
+{
+    uint64_t number = quorum_job_round(p, p->round);
+    const struct record_chosen *choice = choice_of(p->job, number);
+    bool is_counted = quorum_follows(p, p->operation) && number > 0 && choice->round == number;
+    uint32_t count = is_counted ? round_set_count(choice, rank->worker->number) : 1;
+    return count > 0 ? count : 1; /* all ranks of the set have left (is_void()) */
+}
+
 /* Returns the size of the smallest known set; 0: no set is known. */
 static uint32_t smallest_choice(const struct piece *p)
 {
@@ -198,11 +207,24 @@ bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left)
     }
 }
 
+/* Returns whether the set has only gradients that ranks of this job may have (A125). */
+static bool choice_is_sound(const struct lane_job *job, const struct record_chosen *chosen)
+{
+    bool has_counts = chosen->form == RECORD_FORM_COUNTS;
+    if ((has_counts ? job->sampling->gradients < 2 : chosen->form != RECORD_FORM_RANKS) ||
+        !round_set_is_within(chosen, job->workers_count))
+        return false;
+    for (uint32_t rank = 0; has_counts && rank < job->workers_count; rank++) {
+        if (round_set_count(chosen, rank) > job->sampling->gradients)
+            return false;
+    }
+    return true;
+}
+
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen)
 {
     struct record_chosen *choice = choice_of(job, chosen->round);
-    /* lanes cannot sum several gradients of one rank */
-    if (chosen->form != RECORD_FORM_RANKS || !round_set_is_within(chosen, job->workers_count))
+    if (!choice_is_sound(job, chosen))
         return -EINVAL;
     bool is_other = !round_set_is_same(choice, chosen);
     if (choice->round == chosen->round)

@@ -56,6 +56,8 @@ bool quorum_is_hopeless(struct piece *p, uint32_t *ret_left);
 /* Returns whether the rank is in the set of `round`, as far as the set is known. Such a rank has
  * the result in its output area (W4). */
 bool quorum_was_chosen(const struct piece *p, const struct rank *rank, uint64_t round);
+/* Returns the number of gradients of the rank in the open round (A125). The rank takes part. */
+uint32_t quorum_gradients(const struct piece *p, const struct rank *rank);
 /* Returns whether late ranks wait for a result that is lost, and the other ranks are too few to
  * compute another result. */
 bool quorum_is_stuck(struct piece *p);
@@ -64,7 +66,7 @@ bool quorum_is_stuck(struct piece *p);
 bool quorum_next_is_known(const struct piece *p);
 /* Stores the set of ranks of a round for all pieces with QUORUM_CHOSEN (W13). Returns 1 if the set
  * is new, or 0 if the set is known or its round is too old. -EPROTO: another set of the round is
- * known. -EINVAL: the set has ranks that the job does not have, or several gradients of a rank. */
+ * known. -EINVAL: the set has ranks that the job does not have, or too many gradients of a rank. */
 int quorum_choose(struct lane_job *job, const struct record_chosen *chosen);
 
 #endif

@@ -19,6 +19,12 @@ static bool is_source(const struct piece *p, const struct rank *rank)
            (p->operation->inputs == INPUT_ROOT && rank->worker->number == p->root);
 }
 
+/* Returns the number of inputs of a rank that supplies any. A copied result is one input. */
+static uint32_t parts_inputs(const struct piece *p, const struct rank *rank)
+{
+    return p->is_copy ? 1 : quorum_gradients(p, rank);
+}
+
 static uint32_t common_divisor(uint32_t a, uint32_t b)
 {
     while (b > 0) {
@@ -35,11 +41,11 @@ static void parts_simplify_weights(struct piece *p)
 {
     uint32_t common = 0;
     for (uint32_t i = 0; i < p->members && common != 1; i++) {
-        if (p->ranks[i].is_source)
+        if (p->ranks[i].inputs > 0)
             common = common_divisor(p->ranks[i].part->weight, common);
     }
     for (uint32_t i = 0; i < p->members; i++)
-        p->ranks[i].weight = p->ranks[i].is_source ? p->ranks[i].part->weight / common : 0;
+        p->ranks[i].weight = p->ranks[i].inputs > 0 ? p->ranks[i].part->weight / common : 0;
 }
 
 /* Returns whether the rank takes part in a round that copies a result. A rank outside the set of
@@ -74,11 +80,11 @@ void parts_assign(struct piece *p)
     for (uint32_t i = 0; i < p->members; i++) {
         struct rank *rank = &p->ranks[i];
         a = rank->part = part_of(p, rank);
-        rank->is_source = a && is_source(p, rank);
+        rank->inputs = a && is_source(p, rank) ? parts_inputs(p, rank) : 0;
         bool is_new = a && (a->standing == RECORD_ANNOUNCE || a->standing == RECORD_TAKES);
         rank->gets_word = is_new && !is_kept_back(p);
         rank->is_target = p->elements > 0 && is_new && a->output_region != ANNOUNCEMENT_NO_OUTPUT;
-        p->sources += rank->is_source;
+        p->sources += rank->inputs;
     }
     if (transfer_divides(p))
         parts_simplify_weights(p);
@@ -91,8 +97,8 @@ void parts_assign_holder(struct piece *p)
         struct rank *rank = &p->ranks[i];
         bool is_seat = i == p->members;
         rank->part = NULL;
-        rank->is_source = replica_is_fetched(p) && rank->worker == p->parameters->replica.worker &&
-                          is_seat == worker_is_holder(rank->worker);
+        rank->inputs = replica_is_fetched(p) && rank->worker == p->parameters->replica.worker &&
+                       is_seat == worker_is_holder(rank->worker);
         rank->is_target = rank->gets_word = false;
     }
     p->sources = replica_is_fetched(p);

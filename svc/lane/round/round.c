@@ -14,6 +14,7 @@
 #include "svc/lane/piece/replay.h"
 #include "svc/lane/piece/rest.h"
 #include "svc/lane/piece/takers.h"
+#include "svc/lane/round/gradients.h"
 #include "svc/lane/round/parts.h"
 #include "svc/lane/round/piece_failure.h"
 #include "svc/lane/round/standing.h"
@@ -174,9 +175,13 @@ void round_go_on(struct piece *p)
     bool is_known =
         /* a rank that only reports its standing names no operation */
         p->operation || p->is_copy;
-    bool may_close = is_known && round_has_quorum(p) && replay_allows(p) && closing_allows(p);
-    if (may_close && !takers_hold(p) && !recording_is_behind(p))
+    if (!is_known || !round_has_quorum(p))
+        return;
+    bool may_close = replay_allows(p) && closing_allows(p) && !takers_hold(p);
+    if (may_close && !recording_is_behind(p))
         start(p);
+    else
+        gradients_go_on(p);
 }
 
 void round_landed(struct rank *rank, uint64_t round)
@@ -262,7 +267,8 @@ void round_count(struct rank *rank, struct announcement *a)
         trace_step(p->job->trace, p->traced.at_ns, TRACE_HEARD);
     p->traced.last = (uint16_t)rank->worker->number;
     quorum_learn(p, a->operation, a->root);
-    closing_arrived(rank);
+    closing_arrived(rank, rank->gradients);
+    gradients_repeat_request(rank, a);
     if (p->failure)
         tell_error(rank->worker, a);
     else if (may_fail && round_is_hopeless(p, &left))
@@ -335,15 +341,10 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
 
 static void lead(struct piece *p)
 {
-    uint64_t ranks[RECORD_MISSING_WORDS] = {0};
     struct record_chosen chosen;
-    for (uint32_t i = 0; i < p->members; i++) {
-        uint32_t number = p->ranks[i].worker->number;
-        if (p->ranks[i].part)
-            ranks_add(ranks, number);
-    }
-    round_set_of_ranks(&chosen, p->round, ranks);
-    chosen.reason = ranks_count(ranks) == p->members ? RECORD_REASON_ALL : RECORD_REASON_GAIN;
+    gradients_fill_set(p, &chosen);
+    bool has_all = round_set_ranks(&chosen) == p->members;
+    chosen.reason = has_all ? RECORD_REASON_ALL : RECORD_REASON_GAIN;
     if (closing_is_here(p) && chosen.reason != RECORD_REASON_ALL)
         chosen.reason = closing_reason(p);
     if (replay_decides(p))

@@ -23,7 +23,7 @@ static void add_losses(struct lane_squares *squares, const struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {
         const struct rank *rank = &p->ranks[i];
-        if (!rank->part || !rank->is_source || isnan(rank->part->loss))
+        if (!rank->part || rank->inputs == 0 || isnan(rank->part->loss))
             continue;
         squares->losses++;
         squares->loss_sum += (double)rank->part->loss;

@@ -202,7 +202,7 @@ void parameters_start(struct piece *p)
         return;
     for (uint32_t i = 0; i < p->members; i++) {
         const struct rank *rank = &p->ranks[i];
-        if (!rank->is_source)
+        if (rank->inputs == 0)
             continue;
         q->settings[p->round & 1] = q->ranks_settings[p->round & 1][rank->worker->number];
         return;

@@ -29,8 +29,8 @@
 /* Returns the number of slots: one for each input of a pass, and one for the partial result. */
 static size_t slots_per_transfer(const struct lane_job *job)
 {
-    uint32_t workers = job->workers_count;
-    return (workers < REDUCE_SOURCES_MAX ? workers : REDUCE_SOURCES_MAX) + 1;
+    uint32_t inputs = job->workers_count * job->sampling->gradients;
+    return (inputs < REDUCE_SOURCES_MAX ? inputs : REDUCE_SOURCES_MAX) + 1;
 }
 
 size_t window_slot_bytes(const struct lane_job *job)
@@ -126,7 +126,8 @@ static void share_out(struct lane_job *job, char *slots)
  * even if all memory is mapped. */
 static bool needs_window(const struct lane_job *job, const struct fabric *fabric)
 {
-    return !fabric_maps(fabric) || job->workers_count >= REDUCE_SOURCES_MAX ||
+    return !fabric_maps(fabric) ||
+           job->workers_count * job->sampling->gradients >= REDUCE_SOURCES_MAX ||
            job->workers_count >= REDUCE_TARGETS_MAX;
 }
 

@@ -49,8 +49,8 @@ class Rounds(Backup):
         jobs, tensors, values = self.begin()
         requests = [jobs[rank].update(tensors[rank], full(rank + 1), values[rank], lr=1.0)
                     for rank in range(WORKERS)]
-        self.assertEqual(self.end(jobs, range(2)), [(1, 0, 2, WORKERS, False)] * 2)
-        self.assertEqual(self.end(jobs, [2]), [(1, 1, 2, WORKERS, True)])
+        self.assertEqual(self.end(jobs, range(2)), [(1, 0, 2, WORKERS, False, 1, False)] * 2)
+        self.assertEqual(self.end(jobs, [2]), [(1, 1, 2, WORKERS, True, 0, False)])
         for request, mine in zip(requests, values):
             request.wait()
             self.assertEqual(mine.tolist(), full(1 - 1.5).tolist())
@@ -156,10 +156,10 @@ class Rounds(Backup):
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:
-            self.join_all(backup=gradpool.Backup('auto', gradients=2))
+            self.join_all(backup=gradpool.Backup('auto', rate='proportional'))
         self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
-        self.assertIn("does not serve backup rule 'auto' with several gradients of a rank in a "
-                      'round (set gradients to 1)', str(caught.exception))
+        self.assertIn("does not serve backup rule 'auto' with a proportional rate (set rate to "
+                      'GP_RATE_FIXED)', str(caught.exception))
 
     def test_a_job_without_backup_workers_has_no_ends_of_rounds(self):
         job = self.join_all()[0]
@@ -193,7 +193,7 @@ class Sums(Backup):
         jobs, tensors = self.begin_sums()
         for number in 1, 2, 3:
             ends, means = self.push(jobs, tensors, range(2), number)
-            self.assertEqual(ends, [(number, 0, 2, WORKERS, False)] * 2)
+            self.assertEqual(ends, [(number, 0, 2, WORKERS, False, 1, False)] * 2)
             self.assertEqual(means[1].tolist(), full(10 * number + 0.5).tolist())
             self.assertFalse(jobs[0].next_round())
         ends, means = self.push(jobs, tensors, [2], 1)
@@ -204,7 +204,7 @@ class Sums(Backup):
             self.assertEqual(means[2].tolist(), full(10 * number + 0.5).tolist())
         self.assertFalse(jobs[2].next_round())
         ends, means = self.push(jobs, tensors, [0, 2], 4)
-        self.assertEqual(ends, [(4, 0, 2, WORKERS, False)] * 2)
+        self.assertEqual(ends, [(4, 0, 2, WORKERS, False, 1, False)] * 2)
         self.assertEqual(means[2].tolist(), full(41).tolist())
 
     def fall_behind(self, elements):

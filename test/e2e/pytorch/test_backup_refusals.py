@@ -202,9 +202,11 @@ REFUSALS = {
     'no number': (lambda of: of.attach(backup='adasync'), "backup rule 'adasync': give the number"),
     'boolean': (lambda of: of.attach(backup=True), 'backup rule True, expected static:K'),
     'too many': (lambda of: of.attach(backup=2), 'backup.k is 2 for 1 workers'),
-    'two gradients': (lambda of: of.attach(backup=backup('static:1', gradients=2)),
-                      'attach(backup=) with gradients=2: lanes serve 1 so far. Leave gradients '
-                      'out'),
+    'eight gradients': (lambda of: of.attach(backup=backup('static:1', gradients=8)),
+                        'backup.gradients is 8; set gradients to 0 to 7'),
+    'gradients of a rule that has one': (
+        lambda of: of.attach(backup=backup('dbw', gradients=2)),
+        "backup.gradients is 2 with rule 'dbw'; use rule 'static' or 'auto'"),
     'absence': (lambda of: of.attach(backup=backup('static:1', absence='long')),
                 "absence is 'long', expected a whole number"),
     'no optimizer': (lambda of: of.attach(optimizer=None), 'attach(backup=) without optimizer= and '

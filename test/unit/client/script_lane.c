@@ -1,6 +1,7 @@
 /* The lanes of service_rig.h. The lanes receive announcements, sum gradients in mapped memory, and
  * send words and commits. */
 #include "svc/reduce/reduce.h"
+#include "svc/wire/round_set.h"
 #include "test/unit/client/service_rig.h"
 
 #include <errno.h>
@@ -45,6 +46,23 @@ void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t ran
 {
     struct record_chosen chosen = {.kind = RECORD_CHOSEN, .round = round, .ranks = {ranks}};
     say(&rig->lanes[lane].workers[rank], &chosen, sizeof chosen);
+    fabric_flush(rig->lanes[lane].fabric);
+}
+
+void script_lane_say_counts(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
+                            const uint8_t *counts)
+{
+    struct record_chosen chosen;
+    assert_int_equal(round_set_of_counts(&chosen, round, counts, rig->workers), 0);
+    say(&rig->lanes[lane].workers[rank], &chosen, sizeof chosen);
+    fabric_flush(rig->lanes[lane].fabric);
+}
+
+void script_lane_say_go_on(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
+                           uint8_t gradient)
+{
+    struct record_go_on go_on = {.kind = RECORD_GO_ON, .gradient = gradient, .round = round};
+    say(&rig->lanes[lane].workers[rank], &go_on, sizeof go_on);
     fabric_flush(rig->lanes[lane].fabric);
 }
 

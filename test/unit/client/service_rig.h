@@ -211,6 +211,12 @@ void script_lane_say_error(struct service_rig *rig, uint32_t lane, uint32_t rank
                            int code, const char *text);
 void script_lane_say_chosen(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
                             uint64_t ranks);
+/* Sends a rank the set of a round, with the number of gradients of each worker. */
+void script_lane_say_counts(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
+                            const uint8_t *counts);
+/* Sends GO_ON: the rank's gradient with this number is wanted. */
+void script_lane_say_go_on(struct service_rig *rig, uint32_t lane, uint32_t rank, uint64_t round,
+                           uint8_t gradient);
 void script_lane_say_closed(struct service_rig *rig, uint32_t lane, uint32_t rank, uint32_t word,
                             uint64_t round);
 /* Sends bytes that form no valid record. */

@@ -136,6 +136,9 @@ static void take_message(struct rig_worker *w, const struct fabric_event *event)
     } else if (record.kind == RECORD_MEASURE) {
         w->measure = record.measure;
         w->measures_count++;
+    } else if (record.kind == RECORD_GO_ON) {
+        w->go_on = record.go_on;
+        w->go_on_count++;
     } else if (record.kind == RECORD_CLOCKS) {
         w->clocks = record.clocks;
         w->clocks_count++;
@@ -298,7 +301,8 @@ void rig_say(struct rig *rig, uint32_t i, struct say say)
                                  .input_bytes = say.has_no_input ? 0 : bytes,
                                  .payload_bytes = say.is_inline ? (uint32_t)bytes : 0,
                                  .weight = say.has_no_weight ? 0 : say.weight,
-                                 .gradient = RECORD_GRADIENT};
+                                 .input_stride = say.stride,
+                                 .gradient = say.gradient ? say.gradient : RECORD_GRADIENT};
     if (!say.weight && !say.has_no_weight)
         ready.weight = RECORD_WEIGHT;
     bool collects = say.output_blocks > 1;

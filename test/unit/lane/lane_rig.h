@@ -48,6 +48,8 @@ struct rig_worker {
     int passed_count;
     struct record_measure measure;
     int measures_count;
+    struct record_go_on go_on;
+    int go_on_count;
     int chosen_before_word; /* value of chosen_count when the last word or CLOSED arrived */
     struct record_connect next_ticket;
     bool is_stopped; /* this worker is not polled */
@@ -84,6 +86,8 @@ struct say {
     uint64_t offset; /* offset in bytes from the start of the input area and of the landing area */
     bool has_no_input, has_no_output, is_inline;
     uint32_t input_blocks, output_blocks; /* numbers of consecutive blocks; 0 means 1 */
+    uint64_t stride;  /* bytes from one slot of a gradient to the next; 0: one slot */
+    uint8_t gradient; /* number of gradients in the slots; 0 means 1 */
 };
 
 void rig_start(struct rig *rig, const char *kind);

@@ -207,6 +207,18 @@ static void reserved_bytes_must_be_zero(void **state)
         assert_int_equal(check_record(&good), 0); \
     } while (0)
 
+static void a_barrier_may_announce_several_gradients(void **state)
+{
+    union record ready = sound(RECORD_READY);
+    ready.ready.operation = RECORD_BARRIER;
+    ready.ready.input_bytes = ready.ready.payload_bytes = 0;
+    for (unsigned gradient = 0; gradient < 256; gradient++) {
+        ready.ready.gradient = (uint8_t)gradient;
+        bool is_possible = gradient >= RECORD_GRADIENT && gradient <= RECORD_GRADIENTS_MAX;
+        assert_int_equal(check_record(&ready), is_possible ? 0 : -EBADMSG);
+    }
+}
+
 static void each_field_of_ready_is_checked(void **state)
 {
     refuses(RECORD_READY, ready.operation, 0);
@@ -221,7 +233,7 @@ static void each_field_of_ready_is_checked(void **state)
     refuses(RECORD_READY, ready.weight, 2);
     refuses(RECORD_READY, ready.weight, UINT32_MAX);
     refuses(RECORD_READY, ready.gradient, 0);
-    refuses(RECORD_READY, ready.gradient, 2);
+    refuses(RECORD_READY, ready.gradient, 2); /* only a barrier announces a second gradient */
     refuses(RECORD_READY, ready.gradient, 255);
     refuses(RECORD_READY, ready.standing, 255);
     refuses(RECORD_READY, ready.outputs, RECORD_OUTPUTS_MAX + 1);
@@ -501,6 +513,7 @@ int main(void)
         cmocka_unit_test(a_payload_has_exactly_the_length_in_its_record),
         cmocka_unit_test(reserved_bytes_must_be_zero),
         cmocka_unit_test(each_field_of_ready_is_checked),
+        cmocka_unit_test(a_barrier_may_announce_several_gradients),
         cmocka_unit_test(each_field_of_an_output_is_checked),
         cmocka_unit_test(a_worker_that_finished_nothing_may_stand_idle_at_round_0),
         cmocka_unit_test(a_taker_lends_no_input_and_has_a_landing_area),

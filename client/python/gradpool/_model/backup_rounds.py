@@ -27,17 +27,13 @@ _IDLE_MOST = 1000
 
 
 def backup_of(backup):
-    """Returns the Backup of attach(backup=), or None. Raises Mismatch for a value that no lane
-    supports yet."""
+    """Returns the Backup of attach(backup=), or None."""
     if backup is None:
         return None
     if isinstance(backup, int) and not isinstance(backup, bool):
         backup = f'static:{backup}'
     if not isinstance(backup, Backup):
         backup = Backup(backup)
-    if backup.gradients not in (0, 1):
-        raise mismatch(f'attach(backup=) with gradients={backup.gradients!r}: lanes serve 1 so '
-                       'far. Leave gradients out')
     return backup
 
 
@@ -114,13 +110,19 @@ class BackupRounds:
 
     number   newest round whose parameters this rank has
     missed   closed rounds without a gradient of this rank
-    dropped  gradients of this rank that were dropped"""
+    dropped  gradients of this rank that were dropped
+    goes_on  whether the round of the last gradient is open, and another gradient is wanted"""
     _needed = 'the output of the DistributedDataParallel model'     # for backward()
 
     def __init__(self, job, group, way, limit, backup, step):
         self._job, self._group, self._way, self._limit = job, group, way, limit
         self._step, self._again, self._batches = step, backup.again, _Batches()
         self.number = self.missed = self.dropped = 0
+        self.goes_on = False
+        self._given = []        # batches of this rank's gradients of the open round
+        # number of gradients of this rank in all rounds, and in the open round; number of its
+        # gradients in the mean of the last round
+        self._gradients = self._open = self._own = 0
         self._planned = 0       # the round after which the last loop ends, the same on every rank
         # round of the last step(); number of executed loop bodies since the last round
         self._stepped = self._idle = 0
@@ -140,9 +142,18 @@ class BackupRounds:
         if end is None:
             end = self._end_in_thread(loss, let_through)
         self._is_brief = time.monotonic() - began_s < _BRIEF_MS / 1e3
-        self.number, self._idle = end.number, 0
+        self._count(end)
+
+    def _count(self, end):
+        self.goes_on, self._idle = end.goes_on, 0
+        self._gradients += 1
+        self._open += 1
+        if end.goes_on:
+            return
+        self.number, self._own = end.number, end.own
         self.missed += end.missed
-        self.dropped += end.is_dropped
+        self.dropped += self._open - end.own
+        self._open = 0
 
     def _end_in_thread(self, loss, let_through):
         found = []
@@ -172,17 +183,35 @@ class BackupRounds:
         self._catch_up(last)
         self._way.note_settings()
         while self.number < last:
-            batch, dropped = self._batches.next(loader), self.dropped
+            batch, gradients = self._batches.next(loader), self._gradients
             self._way.begin_body()
             try:
                 yield batch
             finally:
                 self._way.end_body()
+                gradients = self._note_batch(batch, gradients)
             self._count_body()
             self._way.check_settings()
-            self._catch_up(last)
-            if self._again and self.dropped > dropped:
-                self._batches.put_back(batch)
+            self._catch_up(last)    # may end the round of a body without step()
+            self._note_batch(batch, gradients)
+
+    def _note_batch(self, batch, gradients):
+        """Stores the batch of a body if a gradient of this rank was announced since the time when
+        the rank had `gradients` gradients. Returns the present number."""
+        if self._gradients > gradients:
+            self._given.append(batch)
+            self._put_back_dropped()
+        return self._gradients
+
+    def _put_back_dropped(self):
+        """After the end of a round: makes batches() yield the batches of dropped gradients again.
+        If no gradient of this rank counted, its first batch is lost, unless Backup(again=True)."""
+        if self.goes_on:
+            return
+        for i in reversed(range(self._own, len(self._given))):
+            if i > 0 or self._again:
+                self._batches.put_back(self._given[i])
+        self._given = []
 
     def _count_body(self):
         self._idle += 1
@@ -211,7 +240,8 @@ class BackupRounds:
         False if no round up to `last` is missing. Later rounds belong to a later loop, which other
         ranks may have begun."""
         try:
-            is_next = self.number < last and self._way.take_next(self._limit.ms)
+            may_be_next = self.number < last and not self.goes_on
+            is_next = may_be_next and self._way.take_next(self._limit.ms)
         except Timeout as error:
             raise self._limit.told(error) from error
         self.number += is_next

@@ -12,10 +12,12 @@ _WITH_K = 'static', 'adasync'
 NEVER = 'never'
 
 # End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
-# rounds without its gradient, gradients in the mean (0: unknown), ranks; and whether this rank's
-# gradient was dropped.
+# rounds without its gradient, gradients in the mean (0: unknown), ranks; whether this rank's
+# gradient was dropped; gradients of this rank in the mean; and whether the round is still open and
+# another gradient is wanted, in which case all other values are 0.
 EndOfRound = collections.namedtuple(
-    'EndOfRound', ('number', 'missed', 'counted', 'of', 'is_dropped'))
+    'EndOfRound', ('number', 'missed', 'counted', 'of', 'is_dropped', 'own', 'goes_on'))
+_DROPPED, _GOES_ON = 1, 2   # results of gp_round_end()
 
 
 class Backup:
@@ -31,7 +33,8 @@ class Backup:
                  not wait. None: 64, and "never" for static
       lag        in a job without update rules: number of rounds by which a rank may lag behind, up
                  to 16; None: 4
-      gradients  most gradients of one rank in one round
+      gradients  most gradients of one rank in one round, up to 7: a fast rank computes another
+                 gradient on the same parameters while the round waits for slow ranks
       rate       "fixed", or "proportional" to the number of gradients
       again      whether batches() of ddp.attach() repeats a batch whose gradient was dropped
       record     file in which rank 0 records the set of each round; None: GRADPOOL_SETS_RECORD
@@ -96,5 +99,6 @@ def is_same_spec(one, other):
 def end_round(handle, loss, timeout_ms):
     """Calls gp_round_end() on the calling thread, for a job's `handle`; returns an EndOfRound."""
     end = RoundEnd()
-    is_dropped = check(lib.gp_round_end(handle, loss, timeout_ms, ctypes.byref(end))) == 1
-    return EndOfRound(end.number, end.missed, end.counted, end.of, is_dropped)
+    result = check(lib.gp_round_end(handle, loss, timeout_ms, ctypes.byref(end)))
+    return EndOfRound(end.number, end.missed, end.counted, end.of, result == _DROPPED, end.own,
+                      result == _GOES_ON)

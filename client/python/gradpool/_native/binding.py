@@ -62,7 +62,7 @@ class JobSpec(ctypes.Structure):
 class RoundEnd(ctypes.Structure):
     """struct gp_round"""
     _fields_ = [('number', ctypes.c_uint64), ('missed', ctypes.c_uint64),
-                ('counted', ctypes.c_uint32), ('of', ctypes.c_uint32)]
+                ('counted', ctypes.c_uint32), ('of', ctypes.c_uint32), ('own', ctypes.c_uint32)]
 
 
 class Membership(ctypes.Structure):

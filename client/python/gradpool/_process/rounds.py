@@ -10,7 +10,7 @@ import weakref
 
 from .._native.binding import check, INT_MAX, lib, number
 from .._native.memory import Loan
-from ..errors import error_of, GradpoolError, Timeout
+from ..errors import error_of, GradpoolError, mismatch, Timeout
 from .completion import complete, complete_slowly, is_here
 
 SIGNALS_MS = 200    # longest time until the Python handler of a signal runs
@@ -23,10 +23,11 @@ _collecting = threading.RLock()
 class Request:
     """A round in progress. If the script drops the Request, the round continues: its buffers are
     kept until the end (Y2), and the completion thread ends the round (Y11)."""
-    __slots__ = ('_round',)
+    __slots__ = '_round', '__weakref__'
 
     def __init__(self, round_):
         self._round = round_
+        round_.request = weakref.ref(self)
 
     def wait(self, timeout_ms=0):
         """Returns when the result is in place and the script may write to the gradient. Timeout:
@@ -58,14 +59,16 @@ class Round:
     tensors  tensors that no other round may use until the end
     handle   of the library; NULL: not begun; None: over
     turn     lock for the one thread that waits for a dropped round; None: the round was not dropped
-    is_muted whether the error of a dropped round is forgotten"""
-    __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'is_muted', 'handle', '_loan',
-                 '_error', '__weakref__')
+    is_muted whether the error of a dropped round is forgotten
+    request  weak reference to the Request; None: there is none yet"""
+    __slots__ = ('_rounds', 'tensors', 'turn', 'is_awaited', 'is_muted', 'handle', 'request',
+                 '_loan', '_error', '__weakref__')
     _OPEN = -errno.ETIMEDOUT, -errno.EDEADLK    # results of gp_wait() after which the round is open
 
     def __init__(self, rounds, tensors, loan):
         self._rounds, self.tensors, self.turn = rounds, tensors, None
         self.is_awaited = self.is_muted = False
+        self.request = None
         self.handle, self._loan, self._error = ctypes.c_void_p(), loan, None
         rounds.hold(self)
 
@@ -173,6 +176,10 @@ class Round:
             finally:
                 self.turn.release()
 
+    def forget(self):
+        """Ends a round whose handle belongs to another Round."""
+        self._finish(None)
+
     def _finish(self, error):
         self.handle, self._error = None, error
         self._loan.end()
@@ -253,6 +260,25 @@ class Rounds:
 
     def hold(self, round_):
         self._open.add(round_)
+
+    def request_of(self, round_):
+        """Returns the Request of a round that has begun. In a job with backup workers another
+        gradient of an open round belongs to the Request of the first gradient. The library has
+        copied this gradient, so its memory is no longer used."""
+        first = self._with_handle_of(round_) if self.job.backup is not None else None
+        if first is None:
+            return Request(round_)
+        round_.forget()
+        request = first.request and first.request()
+        if request is None or first.is_dropped():
+            raise mismatch(f"{self.job}: the Request of '{round_.tensors[0].name}' from the first "
+                           'gradient of this round was dropped. Keep it until the round has ended, '
+                           'or take gradients out of Backup()')
+        return request
+
+    def _with_handle_of(self, round_):
+        return next((other for other in list(self._open) if other is not round_ and
+                     other.handle and other.handle.value == round_.handle.value), None)
 
     def keep(self, tensors, loan):
         """Stores the Loan of a round in a job with backup workers, because next_round() may write

@@ -80,6 +80,9 @@ class BackupMeans:
     def end_body(self):
         self.is_in_body = False
 
+    def go_on(self, _):
+        """Does nothing, because this object stores no state of the steps."""
+
     def note_settings(self):
         """Does nothing, because the script itself has the settings of the optimizer."""
 

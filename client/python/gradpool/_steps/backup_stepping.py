@@ -17,6 +17,7 @@ class BackupStepping(Stepping):
     def __init__(self, optimizer, module, parameters, frozen, group):
         super().__init__(optimizer, module, parameters, frozen)
         self._group, self.is_in_body, self._noted = group, False, None
+        self._goes_on = False
 
     def begin_body(self):
         self.is_in_body = True
@@ -39,9 +40,28 @@ class BackupStepping(Stepping):
 
     def end_step(self):
         """Calls step() of the optimizer for the last backward(), unless the script has called
-        step()."""
-        if self.has_step_left_out():
+        step(), or the round of that backward() is still open."""
+        if self._goes_on and self.has_step_left_out():
+            self._end_step()
+        elif self.has_step_left_out():
             self._optimizer.step()
+
+    def go_on(self, goes_on):
+        """Called at the end of backward(). `goes_on`: lanes have made no step yet, and another
+        gradient on the same parameters is wanted."""
+        self._goes_on = goes_on
+        if goes_on:
+            self._written.note(None, list(self._parameters.values()))
+
+    def _end_step(self):
+        if not self._goes_on:
+            super()._end_step()
+            return
+        self._pushed.clear()
+        if not self._untouched.are_so():
+            raise mismatch('gradients were changed after backward(), as by clip_grad_norm_() or a '
+                           'GradScaler, but lanes step with the former gradients. Leave the '
+                           'change out, or attach without the optimizer')
 
     def start(self, job, bucket):
         if not self.is_in_body:
