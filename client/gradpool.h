@@ -267,8 +267,10 @@ GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
  * seconds at most, and waits while other threads copy results. Calls of other threads that wait in
  * the job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too,
  * and frees the request. A timeline is completed. Other ranks that push later get an error that
- * names this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. */
+ * names this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. A
+ * worker that ends with an error calls gp_job_leave_failed(): its training is not complete. */
 GP_API void gp_job_leave(gp_job *job);
+GP_API void gp_job_leave_failed(gp_job *job);
 
 /* Sets this rank's loss of the iteration whose gradients are pushed next. The value is sent with
  * each later announcement until the next call; NaN (at first): none. `gradpool jobs --json` shows

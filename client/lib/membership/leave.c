@@ -159,14 +159,14 @@ static void disconnect(struct gp_job *job)
     engine_run(&job->engine, clock_now_ns() + LEAVE_STEP_NS, is_disconnected, job);
 }
 
-static void say_leave(struct gp_job *job, const struct settled *settled)
+static void say_leave(struct gp_job *job, const struct settled *settled, bool has_failed)
 {
     struct err ignored;
     if (control_is_up(job->control))
         (void)control_ask(job->control,
                           &MESSAGE(0, LEAVE_REQUEST, leave_request, .tensors = settled->tensors,
                                    .n_tensors = settled->count, .committed = settled->rounds,
-                                   .n_committed = settled->count),
+                                   .n_committed = settled->count, .failed = has_failed),
                           clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
@@ -212,7 +212,7 @@ static void release_all(struct gp_job *job)
     leave_free(job);
 }
 
-void gp_job_leave(gp_job *job)
+static void leave(struct gp_job *job, bool has_failed)
 {
     if (!job || generation_is_foreign(job->client->generation))
         return;
@@ -229,11 +229,15 @@ void gp_job_leave(gp_job *job)
     cancel_requests(job);
     disconnect(job);
     pthread_mutex_unlock(&job->lock);
-    say_leave(job, &settled);
+    say_leave(job, &settled, has_failed);
     settled_free(&settled);
     leave_close(job);
     release_all(job);
 }
+
+void gp_job_leave(gp_job *job) { leave(job, false); }
+
+void gp_job_leave_failed(gp_job *job) { leave(job, true); }
 
 void gp_disconnect(gp_client *client)
 {

@@ -14,8 +14,8 @@ import errno
 import os
 import threading
 
+from ._native import failing, lent
 from ._native.backup import backup_spec, end_round
-from ._native.lent import Lent
 from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
                               MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
                               SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
@@ -172,7 +172,7 @@ class Job(Owned):
         self._tensors = {}
         self._rounds, self._round_calls = Rounds(self), RoundCalls(self)
         self._lock = threading.Lock()
-        self._lent, self.has_deal = Lent(), False
+        self._lent, self.has_deal = lent.Lent(), False
 
     @property
     def workers(self):
@@ -574,7 +574,7 @@ class Job(Owned):
         self._wait_for_users()
         self._rounds.tell_dropped()
         self._lent.leave(handle)
-        lib.gp_job_leave(handle)
+        failing.leave(handle)
         self._rounds.cancel()
 
     def __repr__(self):

@@ -39,6 +39,7 @@ from ._model.bucket_packs import Packs
 from ._model.buckets import bucket_of, is_stand_in, parts_of
 from ._model.groups import job_name_of, Limit
 from ._model.residuals import Residuals
+from ._native.failing import leaving_with
 from ._process import interrupts, rendezvous
 from ._process.completion import complete
 from ._process.membership import join, leave_dropped
@@ -327,8 +328,9 @@ class Attachment:
     def __enter__(self):
         return self
 
-    def __exit__(self, *error):
-        self.close()
+    def __exit__(self, kind, error, trace):
+        with leaving_with(error):
+            self.close()
 
     def __reduce__(self):
         return _Copy, ()

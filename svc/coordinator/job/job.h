@@ -137,7 +137,7 @@ struct session {
     struct timer away;
     enum channel_end end; /* how the connection of an absent worker has ended */
     uint64_t broken_ns; /* last time at which a lane lost its connection to the worker; 0: never */
-    bool was_removed;   /* a resize has removed the rank while this worker was in the job */
+    bool was_removed, has_failed; /* the rank was removed by a resize; it has left with an error */
 };
 
 enum entering {

@@ -537,6 +537,7 @@ void leave_handle(struct peer *p, const envelope *request)
     struct job *job = session->job;
     note_last_rounds(job, request->leave_request);
     moving_worker_leaves(session->job);
+    session->has_failed = request->leave_request->failed;
     session_leave(session);
     peer_reply_done(p, request->id);
     if (job->terms->is_elastic && !job->failure)

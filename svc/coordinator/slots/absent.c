@@ -35,7 +35,8 @@ static void absent_end_workers(struct slots_job *job)
             slots_worker_gone(job, rank);
 }
 
-/* Returns a worker that has joined, and whose session has ended without a goodbye; -1: none. */
+/* Returns a worker that has joined, and whose session has ended with an error, or without a
+ * goodbye; -1: none. */
 static int absent_find_lost(const struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++)
@@ -45,14 +46,14 @@ static int absent_find_lost(const struct slots_job *job)
 }
 
 /* All sessions of the training have ended. The training is complete if each worker that has joined
- * has said goodbye. */
+ * has said goodbye, without an error. */
 static void absent_end_training(struct slots_job *job)
 {
     char text[SLOTS_TEXT_BYTES];
     int lost = absent_find_lost(job);
     snprintf(text, sizeof text,
-             "rank %d ended without a goodbye while its pool was gone; see the log of that rank, "
-             "and start the pool again",
+             "rank %d ended with an error, or without a goodbye, while its pool was gone; see the "
+             "log of that rank, and start the pool again",
              lost);
     if (lost >= 0)
         slots_job_end(job, -ECONNRESET, text);

@@ -41,7 +41,8 @@ void slots_ended_destroy(struct slots_ended *all)
 
 static bool ended_has_left(const struct job *job, uint32_t rank)
 {
-    return job->sessions[rank] && job->sessions[rank]->state == SESSION_LEFT && !job->failure;
+    const struct session *session = job->sessions[rank];
+    return session && session->state == SESSION_LEFT && !session->has_failed && !job->failure;
 }
 
 /* Stores for each worker of a pool's job that has joined whether the worker has sent a Goodbye. */

@@ -55,7 +55,7 @@ static bool slots_has_left(const struct slots_job *job, uint32_t rank)
     const struct job *of = slots_training(job);
     const struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
     if (of)
-        return session && session->state == SESSION_LEFT;
+        return session && session->state == SESSION_LEFT && !session->has_failed;
     return job->workers[rank].has_left || job->is_complete;
 }
 
@@ -92,7 +92,8 @@ static void slots_describe_end(uint32_t rank, const WIRE(PoolReport) * report,
         text_append(ret_text, SLOTS_END_BYTES, "rank %u could not be started: %s", rank,
                     is_plain ? report->text : "?");
     else if (report->is_adopted)
-        text_append(ret_text, SLOTS_END_BYTES, "rank %u ended without a goodbye", rank);
+        text_append(ret_text, SLOTS_END_BYTES, "rank %u ended with an error, or without a goodbye",
+                    rank);
     else if (report->signal)
         text_append(ret_text, SLOTS_END_BYTES, "rank %u was ended by signal %u", rank,
                     report->signal);

@@ -259,9 +259,10 @@ static void fill_workers(struct pool *pool, const struct job *job, WIRE(JobView)
         if (!worker)
             continue;
         bool enters = session->state == SESSION_JOINED && members_is_new(job, rank);
+        enum session_state state = session->has_failed ? SESSION_LOST : session->state;
         *worker = MESSAGE_PART(
             WorkerView, worker_view, .rank = rank, .node = session->node, .pid = session->pid,
-            .state = enters ? (char *)"entering" : (char *)session_state_name(session->state),
+            .state = enters ? (char *)"entering" : (char *)session_state_name(state),
             .was_removed = session->was_removed);
         view->ranks[view->n_ranks++] = worker;
     }

@@ -16,6 +16,31 @@ from test_pool import is_alive, sleepers
 from test_site_pool import SLEEPS
 
 HOST = socket.gethostname()
+# joins, waits for the file `go`, and its first process ends as the first argument says
+SCRIPT = """
+import os, pathlib, sys, time
+import gradpool
+
+def train(client):
+    client.join(workers_max=int(os.environ['GRADPOOL_WORKERS_MAX']), on_worker_loss='continue')
+    print('trains', flush=True)
+    while not (folder / 'go').exists():
+        time.sleep(0.05)
+    is_first = not (folder / 'second').exists()
+    (folder / 'second').touch()
+    if is_first and how == 'exits':
+        sys.exit(1)
+    if is_first and how != 'well':
+        raise ValueError(how)
+
+how, folder = sys.argv[1], pathlib.Path(sys.argv[2])
+if how == 'raises-without-block':
+    client = gradpool.connect()
+    train(client)
+else:
+    with gradpool.connect() as client:
+        train(client)
+"""
 
 
 class LossyRelay(test_site_pool.Relay):
@@ -110,6 +135,37 @@ class Lost(test_site_pool.SitePools):
         self.service.start('again')
         self.assertEqual(pool.wait(), 0, pool.text())
         self.assertNotIn('is over', pool.text())
+
+
+class Adopted(test_site_pool.SitePools):
+    """The pool cannot read the exit code of a worker that an earlier pool has started."""
+    options = 'here=1'
+
+    @classmethod
+    def setUpClass(cls):
+        cls.service = cls.begin_service()
+        cls.addClassCleanup(cls.service.end)
+
+    def check(self, how):
+        """Ends an adopted worker. Returns the output of its pool after the end of the job."""
+        folder = self.folder / how
+        folder.mkdir()
+        words = '/usr/bin/python3', '-c', SCRIPT, how, folder
+        first = self.pool('here', *words, job=how, folder=how)
+        until(lambda: 'trains' in first.log_of(0), 'the worker has joined', process=first)
+        first.kill()
+        second = self.pool('here', *words, job=how, folder=how, name='second')
+        second.wait_for('site here starts its workers')
+        (folder / 'go').touch()
+        self.assertEqual(second.wait(), 0, second.text())
+        return second.text()
+
+    def test_a_script_that_ends_with_an_error_has_not_trained(self):
+        for how in 'raises', 'exits', 'raises-without-block':
+            self.assertIn('rank 0: a new process starts', self.check(how))
+
+    def test_a_script_that_ends_without_an_error_has_trained(self):
+        self.assertNotIn('a new process starts', self.check('well'))
 
 
 class Keys(test_site_pool.SitePools):

@@ -360,6 +360,8 @@ class Restarts(SitePools):
         pool = self.pool('here', *SLEEPS)
         until(lambda: len(sleepers(pool.pid)) == 1, 'the worker runs', process=pool)
         self.service.serve.kill()
+        # aggregators of the lost state wait for their coordinator, and the new one knows none
+        harness.kill_all(self.service.local_aggregators())
         self.service.state = self.service.folder / 'other-state'
         self.service.start('again')
         self.assertEqual(pool.wait(), 1)

@@ -142,6 +142,7 @@ _PROTOTYPES = {
     'gp_disconnect': (None, _HANDLE),
     'gp_job_join': (_INT, _HANDLE, _POINTER(JobSpec), _POINTER(_HANDLE)),
     'gp_job_leave': (None, _HANDLE),
+    'gp_job_leave_failed': (None, _HANDLE),
     'gp_job_membership': (_INT, _HANDLE, _POINTER(Membership)),
     'gp_job_resize': (_INT, _HANDLE, _U32, _INT),
     'gp_job_tell_loss': (_INT, _HANDLE, ctypes.c_float),

@@ -11,6 +11,7 @@ import threading
 from threading import get_ident
 
 from ..errors import Forked, GradpoolError
+from .failing import leaving_with
 
 
 class _Use:
@@ -88,8 +89,9 @@ class Owned:
     def __enter__(self):
         return self
 
-    def __exit__(self, *error):
-        self._close()
+    def __exit__(self, kind, error, trace):
+        with leaving_with(error):
+            self._close()
 
     def __del__(self):
         if getattr(self, '_handle', None) is not None:

@@ -14,6 +14,7 @@ import time
 
 import torch
 
+from .._native.failing import leaving_with
 from ..client import connect, default_timeout_ms, Job, job_from_environment
 from ..errors import GradpoolError, mismatch, Timeout
 from ..explore import worker as trial
@@ -89,8 +90,9 @@ class Run:
             self._begin(parameters, check, samples=samples, batch=batch or 0, epochs=epochs,
                         batch_per_worker=batch_per_worker or 0, seed=seed, prefetch=prefetch,
                         share_least=2 if batch_norm_of(model) else 0)
-        except BaseException:
-            self.close()
+        except BaseException as error:
+            with leaving_with(error):
+                self.close()
             raise
 
     def _begin(self, parameters, check, **deal):
@@ -347,8 +349,9 @@ class Run:
     def __enter__(self):
         return self
 
-    def __exit__(self, *error):
-        self.close()
+    def __exit__(self, kind, error, trace):
+        with leaving_with(error):
+            self.close()
 
 
 def _refuse(lanes, compression, batch, batch_per_worker):

@@ -177,8 +177,8 @@ static void workers_that_are_lost_without_a_pool_have_not_trained(void **state)
     end_close(workers[1]);
     let_workers_be_lost(*state);
     pools_look(*state);
-    kept_log_expect("ended without a goodbye while its pool was gone; see the log of that rank, "
-                    "and start the pool again");
+    kept_log_expect("ended with an error, or without a goodbye, while its pool was gone; see the "
+                    "log of that rank, and start the pool again");
     assert_int_equal(kept_log_count("its training is complete"), 0);
     assert_int_equal(count_queued(*state, ""), 0);
     envelope *reply = pools_ask_jobs(*state, "resnet");
@@ -201,6 +201,62 @@ static void workers_with_a_goodbye_have_trained_without_a_pool(void **state)
     pools_look(*state);
     kept_log_expect("its training is complete");
     assert_int_equal(count_queued(*state, ""), 0);
+}
+
+/* Sends the goodbye of a worker that ends with an error. */
+static void fail_worker(struct end *e)
+{
+    envelope *reply = end_ask(e, &MESSAGE(0, LEAVE_REQUEST, leave_request, .failed = true));
+    assert_int_equal(reply->body_case, BODY(DONE));
+    message_free(reply);
+}
+
+static void workers_that_leave_with_an_error_have_not_trained_without_a_pool(void **state)
+{
+    for (uint32_t first = 0; first < 2; first++) {
+        struct end *pool, *workers[2];
+        struct pool_order ranks[2];
+        begin(*state, 2, &pool, ranks, workers);
+        end_close(pool);
+        pools_let_miss(*state);
+        fail_worker(workers[first]);
+        pools_look(*state);
+        envelope *reply = pools_ask_jobs(*state, "resnet");
+        assert_string_equal(reply->jobs_reply->jobs[0]->ranks[first]->state, "lost");
+        message_free(reply);
+        end_leave(workers[1 - first]);
+        pools_look(*state);
+        kept_log_expect("ended with an error, or without a goodbye, while its pool was gone");
+        assert_int_equal(kept_log_count("its training is complete"), 0);
+    }
+}
+
+/* The pool cannot read the exit code of a worker that it has adopted. */
+static void expect_start_after_error(void **state, bool has_restart)
+{
+    struct end *pool, *workers[2];
+    struct pool_order ranks[2];
+    begin(*state, 2, &pool, ranks, workers);
+    fail_worker(workers[1]);
+    end_close(pool);
+    if (has_restart)
+        pools_restart(*state);
+    pool = pool_join(*state, (struct pool_joining){.has = ranks, .count = 2});
+    pool_report(pool, &ranks[1],
+                MESSAGE_PART(PoolReport, pool_report, .is_adopted = true,
+                             .event = GRADPOOL__WIRE__POOL_EVENT__POOL_ENDED));
+    kept_log_expect("rank 1 ended with an error, or without a goodbye");
+    pool_expect_for(pool, POOL_START, "resnet", 1);
+}
+
+static void an_adopted_worker_that_leaves_with_an_error_is_started_again(void **state)
+{
+    expect_start_after_error(state, false);
+}
+
+static void an_error_of_a_worker_survives_a_restart(void **state)
+{
+    expect_start_after_error(state, true);
 }
 
 /* The other rank trains on, and the pool returns. */
@@ -296,6 +352,9 @@ int main(void)
         CASE(a_revocation_is_completed_after_a_restart),
         CASE(workers_that_are_lost_without_a_pool_have_not_trained),
         CASE(workers_with_a_goodbye_have_trained_without_a_pool),
+        CASE(workers_that_leave_with_an_error_have_not_trained_without_a_pool),
+        CASE(an_adopted_worker_that_leaves_with_an_error_is_started_again),
+        CASE(an_error_of_a_worker_survives_a_restart),
         CASE(a_rank_that_has_trained_without_a_pool_is_not_started_again),
         CASE(a_training_that_has_ended_without_a_pool_survives_a_restart),
         CASE(a_rank_that_has_left_without_a_pool_has_not_trained),
