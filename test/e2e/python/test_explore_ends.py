@@ -3,7 +3,9 @@ and pools that are killed."""
 import fcntl
 import os
 import pathlib
+import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -49,10 +51,10 @@ class Ends(unittest.TestCase):
         (self.folder / 'trial.py').write_text(TRIAL)
         (self.folder / 'sweep.py').write_text(SWEEP)
 
-    def start(self, slots=2):
+    def start(self, slots=2, words=('sweep.py',)):
         process = harness.Process(
-            ['env', '-C', self.folder, '-u', 'GRADPOOL_ENDPOINT', GRADPOOL, 'explore', 'sweep.py',
-             '--slots', slots], self.folder, 'explore', ENVIRONMENT)
+            ['env', '-C', self.folder, '-u', 'GRADPOOL_ENDPOINT', GRADPOOL, 'explore', *words,
+             *(['--slots', slots] if slots else [])], self.folder, words[0], ENVIRONMENT)
         self.addCleanup(process.kill)
         return process
 
@@ -92,6 +94,22 @@ class Ends(unittest.TestCase):
             process.signal(signal.SIGINT)
             return process.child.poll() is not None
         until(is_over, 'the study ends', STUDY_S, process)
+        self.check_nothing_runs()
+
+    def test_a_resumed_study_needs_no_certain_port(self):
+        process = self.start()
+        self.await_reports(process)
+        log = (self.results / 'service.log').read_text()
+        port = int(re.search(r'gradpool://127.0.0.1:([1-9]\d*)', log)[1])
+        process.signal(signal.SIGINT)
+        self.assertEqual(process.wait(STUDY_S), 130, process.text())
+        (self.folder / 'end').touch()
+        with socket.socket() as other:
+            other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            other.bind(('127.0.0.1', port))
+            other.listen()
+            second = self.start(None, ('--resume', self.results))
+            self.assertEqual(second.wait(STUDY_S), 0, second.text())
         self.check_nothing_runs()
 
     def start_with_pipe(self):

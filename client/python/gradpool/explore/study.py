@@ -163,9 +163,17 @@ class Study:
                     self._end_trials()
             finally:
                 if self._own is not None:
-                    self._own.stop()
+                    self._end_service()
                 if self._engine is not None:
                     self._engine.close()
+
+    def _end_service(self):
+        """Ends the service of this study. The next one may have another address, unless a pool
+        still asks for this one."""
+        self._own.stop()
+        if self._engine is not None and not self._engine.has_processes:
+            with contextlib.suppress(stores.Failure):
+                self._engine.store.write([], {'own_endpoint': None}, [])
 
     def _hurry(self):
         if self._engine is not None:
