@@ -54,7 +54,8 @@ def explore(words):
         options.folder, options.slots = given.folder, given.slots
         options.site, options.endpoint = given.site, given.endpoint
     for number in signal.SIGTERM, signal.SIGHUP:
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:      # as nohup does
+            signal.signal(number, _interrupt)
     sys.argv[:] = [script, *arguments]
     sys.path[0] = os.path.dirname(script)
     return _run(script)

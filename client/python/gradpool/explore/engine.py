@@ -11,6 +11,7 @@ import time
 
 from ..errors import GradpoolError
 from . import pool as pools
+from .ending import end_workers, held
 from .judge import Judge
 from .rules import DONE, END
 from .trial import check_parameters, ENDED, FAILED, KILLED, PROBING, Trial, TRAINED, WAITING
@@ -101,6 +102,7 @@ class Engine:
             self._read(trial)
             self._finish(trial, code)
         elif trial.verdict:
+            end_workers(folder)
             self._finish(trial, 128 + signal.SIGTERM)
         else:
             self._set(trial, state=WAITING)
@@ -203,7 +205,9 @@ class Engine:
 
     def _finish(self, trial, code):
         """Enters the end of a pool. A pool that was killed is started again, and adopts the
-        workers."""
+        workers, unless the trial is over."""
+        if code < 0 and (trial.verdict or self._kills[trial.number] >= _KILLS_MAX):
+            end_workers(self.folder_of(trial))
         if code == 0 or trial.verdict == DONE:
             state = TRAINED
         elif trial.verdict:
@@ -234,7 +238,7 @@ class Engine:
     def _write(self):
         """Stores all changes. Returns False if this was not possible: no process is started or
         ended before the changes are stored."""
-        if not self._dirty and not self._orders:
+        if not self._dirty and not self._orders and not self._is_broken:
             return True
         changed = [self.trials[number - 1] for number in sorted(self._dirty)]
         try:
@@ -273,8 +277,9 @@ class Engine:
                    '--endpoint', options['endpoint'], '--folder', folder,
                    '--workers', str(least), '--workers-max', str(most),
                    *pools.filled(trial.number, self.settings['command'], trial.parameters)]
-        self._pools[trial.number] = pools.Pool.start(folder, command, self.settings['cwd'],
-                                                     pools.environment_of(folder))
+        with held():
+            self._pools[trial.number] = pools.Pool.start(folder, command, self.settings['cwd'],
+                                                         pools.environment_of(folder))
         self._set(trial, begun_s=trial.begun_s or time.time())
 
     def _copy(self, is_running):
@@ -292,20 +297,17 @@ class Engine:
     # ---- the end ----
 
     def interrupt(self):
-        """Ends all pools. Their trials wait again, for the next process of the study. A further
-        Ctrl-C gives the workers less time."""
+        """Ends all pools. Their trials wait again, for the next process of the study."""
         until_s = time.monotonic() + _INTERRUPT_S
-        self._signal_all()
+        self.signal_all()
         while self._pools and time.monotonic() < until_s:
-            try:
-                self.wait(1)
-                self._collect()
-            except KeyboardInterrupt:
-                self._signal_all()
+            self.wait(1)
+            self._collect()
         self._tell()
         self._write()
 
-    def _signal_all(self):
+    def signal_all(self):
+        """Asks all pools to end. A second time gives their workers less time."""
         for one in self._pools.values():
             one.signal(signal.SIGINT)
 
@@ -320,6 +322,8 @@ class Engine:
             if trial.verdict or not _is_signal(code) and code >= 0:
                 self._finish(trial, code)
             else:
+                if code < 0:
+                    end_workers(self.folder_of(trial))
                 self._set(trial, state=WAITING)
 
     def close(self):

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from ..errors import GradpoolError, mismatch
+from .ending import held
 
 PROGRAM = '_GRADPOOL_PROGRAM'   # path of the gradpool that has started this process
 ENDPOINT = 'gradpool://127.0.0.1:7077'
@@ -69,12 +70,21 @@ class Own:
             return None
 
     def _start(self, site, slots, endpoint):
-        log_path = self._state + '.log'
-        with open(log_path, 'ab') as log:
-            child = subprocess.Popen(
-                [program(), 'serve', '--state-dir', self._state, '--worker-slots',
-                 f'{site}={slots}', '--listen', endpoint or 'gradpool://127.0.0.1:0'],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        log_path, child = self._state + '.log', None
+        command = [program(), 'serve', '--state-dir', self._state, '--worker-slots',
+                   f'{site}={slots}', '--listen', endpoint or 'gradpool://127.0.0.1:0']
+        try:
+            with open(log_path, 'ab') as log, held():
+                child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
+                                         stderr=log, start_new_session=True)
+            return self._await(child, log_path)
+        except BaseException:
+            if child is not None:
+                child.terminate()       # no other process knows its number
+                child.wait(_STOP_S)
+            raise
+
+    def _await(self, child, log_path):
         until_s = time.monotonic() + _UP_S
         while (found := self._find()) is None:
             if child.poll() is not None or time.monotonic() > until_s:
@@ -87,4 +97,5 @@ class Own:
         """Ends the service and all its jobs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             subprocess.run([program(), 'stop', '--state-dir', self._state], check=False,
-                           stdin=subprocess.DEVNULL, capture_output=True, timeout=_STOP_S)
+                           stdin=subprocess.DEVNULL, capture_output=True, timeout=_STOP_S,
+                           start_new_session=True)     # Ctrl-C of the terminal must not end it

@@ -162,9 +162,9 @@ def lock(folder):
     return held
 
 
-def _try_lock(descriptor):
+def _try_lock(descriptor, kind=fcntl.LOCK_EX):
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -177,7 +177,7 @@ def is_locked(folder):
     except OSError:
         return False
     try:
-        return not _try_lock(held)
+        return not _try_lock(held, fcntl.LOCK_SH)     # two that ask at once are no study
     finally:
         os.close(held)
 

@@ -1,10 +1,12 @@
 """Study: the object of a sweep, which a user's script makes."""
+import contextlib
 import os
 import socket
 import sys
 
 from ..errors import mismatch
 from . import pool as pools, service, store as stores
+from .ending import held
 from .engine import Engine
 from .rules import Never
 from .table import Table
@@ -154,15 +156,34 @@ class Study:
         """Ends all processes of the study."""
         if self._is_over:
             return
-        self._is_over = True
-        if self._engine is not None and not is_complete and self._engine.has_processes:
+        with held(self._hurry):
+            self._is_over = True
+            try:
+                if self._engine is not None and not is_complete and self._engine.has_processes:
+                    self._end_trials()
+            finally:
+                if self._own is not None:
+                    self._end_service()
+                if self._engine is not None:
+                    self._engine.close()
+
+    def _end_service(self):
+        """Ends the service of this study. The next one may have another address, unless a pool
+        still asks for this one."""
+        self._own.stop()
+        if self._engine is not None and not self._engine.has_processes:
+            with contextlib.suppress(stores.Failure):
+                self._engine.store.write([], {'own_endpoint': None}, [])
+
+    def _hurry(self):
+        if self._engine is not None:
+            self._engine.signal_all()
+
+    def _end_trials(self):
+        with contextlib.suppress(OSError):      # the reader of the output has gone
             self._table.say('ends all trials; `gradpool explore --resume '
                             f'{self.folder}` continues the study')
-            self._engine.interrupt()
-        if self._own is not None:
-            self._own.stop()
-        if self._engine is not None:
-            self._engine.close()
+        self._engine.interrupt()
 
 
 def _check(name, command, workers, metric, mode, searcher):
