@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 struct failed_row {
-    uint32_t job, rank;
+    uint32_t job, rank, entered;
     /* error of a failed job; 0: the row is about a lost worker, whose job may continue */
     int code;
     bool may_return; /* the lost worker may connect again */
@@ -38,15 +38,16 @@ static void add_failure(void *context, uint32_t job, int code, const char *text)
     snprintf(row->text, sizeof row->text, "%s", text);
 }
 
-static void add_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
+static void add_lost(void *context, const struct lane_lost *lost)
 {
     struct failures *failures = context;
     size_t count = failures->count;
-    add_failure(failures, job, 0, peer);
+    add_failure(failures, lost->job, 0, lost->peer);
     if (failures->count == count)
         return;
-    failures->rows[count].rank = rank;
-    failures->rows[count].may_return = may_return;
+    failures->rows[count].rank = lost->rank;
+    failures->rows[count].entered = lost->entered;
+    failures->rows[count].may_return = lost->may_return;
 }
 
 static int collect_failures(struct lane *lane, void *context)
@@ -64,7 +65,8 @@ static int send_failure(struct aggregator *a, uint32_t lane, const struct failed
         return serve_answer(a, 0, LANE_FAILURE, lane_failure, .lane = lane, .job_id = row->job,
                             .code = row->code, .text = text);
     return serve_answer(a, 0, WORKER_LOST, worker_lost, .lane = lane, .job_id = row->job,
-                        .rank = row->rank, .may_return = row->may_return, .text = text);
+                        .rank = row->rank, .entered = row->entered, .may_return = row->may_return,
+                        .text = text);
 }
 
 int serve_failures(struct aggregator *a)

@@ -83,6 +83,7 @@ static int admit(struct lane *lane, struct fabric *fabric, const struct fabric_e
         error = lending_connect(w, fabric);
     if (error < 0)
         return error;
+    w->entered = (uint32_t)ticket.entered;
     *ret_worker = w;
     return 0;
 }
@@ -120,7 +121,8 @@ static void hand_out_ticket(struct worker *w)
                                                .job = w->job->id,
                                                .rank = w->number,
                                                .lane = lane->options.id,
-                                               .incarnation = lane->options.incarnation}};
+                                               .incarnation = lane->options.incarnation,
+                                               .entered = w->entered}};
     if (getrandom(ticket.connect.token, sizeof ticket.connect.token, GRND_NONBLOCK) !=
         sizeof ticket.connect.token)
         return;

@@ -115,6 +115,16 @@ void job_release(struct lane_job *job)
     job_free(job);
 }
 
+/* Ends the record of a lost worker when a later worker of its rank gets a ticket. Rounds then wait
+ * for the later worker, and the loss is no longer reported. */
+static void end_loss_record(struct lane_job *job, const struct record_connect *ticket)
+{
+    struct worker *w = ticket->rank < job->workers_count ? &job->workers[ticket->rank] : NULL;
+    bool is_away = w && (w->state == WORKER_LOST || w->state == WORKER_AWAY);
+    if (is_away && w->entered != ticket->entered)
+        w->state = WORKER_ABSENT;
+}
+
 int job_grant(struct lane_job *job, const struct record_connect *ticket)
 {
     if (ticket->rank >= job->workers_count && !(ticket->rank & RECORD_HOLDER))
@@ -124,6 +134,7 @@ int job_grant(struct lane_job *job, const struct record_connect *ticket)
         job->grants_count--;
     }
     job->grants[job->grants_count++] = *ticket;
+    end_loss_record(job, ticket);
     return 0;
 }
 

@@ -127,8 +127,8 @@ struct piece {
 
 struct worker {
     struct lane_job *job;
-    /* number of the rank; for a replica holder: RECORD_HOLDER | number of the aggregator */
-    uint32_t number;
+    /* rank, or RECORD_HOLDER | number of an aggregator; `entered` of the newest connection */
+    uint32_t number, entered;
     enum worker_state state;
     struct fabric *fabric;
     struct fabric_conn *conn; /* NULL in all states but OPEN */

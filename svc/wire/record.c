@@ -149,7 +149,7 @@ static bool missing_is_sound(const struct record_missing *r)
 static bool ticket_is_sound(const struct record_ticket *r)
 {
     return is_zero(r->reserved, sizeof(r->reserved)) && r->connect.magic == RECORD_MAGIC &&
-           r->connect.reserved == 0;
+           r->connect.entered <= UINT32_MAX;
 }
 
 static bool leave_is_sound(const struct record_leave *r)

@@ -217,7 +217,7 @@ struct record_connect {
     uint32_t lane;
     uint64_t incarnation; /* random number of the aggregator process */
     uint8_t token[RECORD_TOKEN_BYTES];
-    uint64_t reserved; /* always 0 */
+    uint64_t entered; /* membership at the join, below 2^32; 0: initial rank, replica holder */
 };
 _Static_assert(sizeof(struct record_connect) == 48, "fits verbs connect data");
 #define RECORD_MAGIC 0x31505247u /* "GRP1": data-plane version 1 */

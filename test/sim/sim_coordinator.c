@@ -248,12 +248,11 @@ static void note_failure(void *context, uint32_t job, int code, const char *text
     failed->is_reported |= job == failed->id;
 }
 
-static void note_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
+static void note_lost(void *context, const struct lane_lost *lost)
 {
     struct sim_job *of = context;
-    (void)peer;
-    if (job == of->id)
-        of->lost_ranks |= UINT64_C(1) << rank;
+    if (lost->job == of->id)
+        of->lost_ranks |= UINT64_C(1) << lost->rank;
 }
 
 /* A rank without a connection has left, is dead, or will reconnect (K6 of svc/coordinator). */

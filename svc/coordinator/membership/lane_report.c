@@ -1,5 +1,5 @@
 /* Reports of lanes: a job has failed on the lane, or the connection to a worker has ended. A report
- * is ignored if the lane has no pieces of the job. Owns job_ranks.said.
+ * of a failure is ignored if the lane has no pieces of the job. Owns job_ranks.said.
  *
  * The connections of a dead process to lanes end before the coordinator can see the end of the
  * process. Other ranks may then end as well, and a lane may report the end of such a rank first. So
@@ -81,6 +81,13 @@ void aggregator_handle_failure(struct peer *p, const envelope *message)
     job_fails_as_said(job, code, text);
 }
 
+/* Returns whether the report is about a former worker of the rank. A lane without pieces of the job
+ * is not informed when a worker is removed, so it repeats its report (K44). */
+static bool said_of_former(const struct session *session, const WIRE(WorkerLost) * said)
+{
+    return session && session->entered != said->entered;
+}
+
 void members_handle_lost(struct peer *p, const envelope *message)
 {
     const WIRE(WorkerLost) *said = message->worker_lost;
@@ -90,6 +97,8 @@ void members_handle_lost(struct peer *p, const envelope *message)
         said->rank >= job->workers || (job->terms->is_elastic && members_is_new(job, said->rank)))
         return;
     struct session *session = job->sessions[said->rank];
+    if (said_of_former(session, said))
+        return;
     bool stays = !job->terms->is_elastic || (said->may_return && session && session_is_in(session));
     if (session && stays)
         session_broken(session, lane->id);

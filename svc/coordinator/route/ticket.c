@@ -72,6 +72,7 @@ static void ask_lane(struct peer *p, uint64_t request, struct lane *lane)
     uint32_t job = p->session->job->id, rank = p->session->rank;
     if (lane_connect(lane, job, rank, &grant.connect) < 0)
         return peer_fail_memory(p, request);
+    grant.connect.entered = p->session->entered;
     struct wait *wait = wait_create(p, request, TICKET_DEADLINE_NS, ticket_expired, NULL);
     if (!wait)
         return;

@@ -90,16 +90,18 @@ static bool is_to_be_told(const struct worker *w)
 }
 
 void lane_each_lost(const struct lane *lane,
-                    void (*each)(void *context, uint32_t job, uint32_t rank, const char *peer,
-                                 bool may_return),
-                    void *context)
+                    void (*each)(void *context, const struct lane_lost *lost), void *context)
 {
     for (struct list *node = lane->jobs.next; node != &lane->jobs; node = node->next) {
         const struct lane_job *job = list_entry(node, struct lane_job, link);
         for (uint32_t i = 0; !job->failure && !job->is_dropped && i < job->workers_count; i++) {
-            if (is_to_be_told(&job->workers[i]))
-                each(context, job->id, i, job->workers[i].peer,
-                     job->workers[i].state == WORKER_AWAY);
+            const struct worker *w = &job->workers[i];
+            if (is_to_be_told(w))
+                each(context, &(struct lane_lost){.job = job->id,
+                                                  .rank = i,
+                                                  .entered = w->entered,
+                                                  .peer = w->peer,
+                                                  .may_return = w->state == WORKER_AWAY});
         }
     }
 }

@@ -21,12 +21,17 @@ void lane_let_go(struct lane *lane, uint32_t job, const uint64_t *gone);
 int lane_regroup(struct lane *lane, uint32_t job, uint32_t epoch, const struct lane_piece *pieces,
                  size_t count);
 
+/* A rank whose connection has ended. `entered` is that of the ticket of this connection. */
+struct lane_lost {
+    uint32_t job, rank, entered;
+    const char *peer;
+    bool may_return;
+};
+
 /* Calls `each` for every rank whose connection has ended without a goodbye. `may_return`: the rank
  * may connect again (A70). Ranks that cannot return are included only in elastic jobs, and only
- * until lane_let_go() is called for them. */
+ * until lane_let_go() is called for them, or a later worker of the rank gets a ticket. */
 void lane_each_lost(const struct lane *lane,
-                    void (*each)(void *context, uint32_t job, uint32_t rank, const char *peer,
-                                 bool may_return),
-                    void *context);
+                    void (*each)(void *context, const struct lane_lost *lost), void *context);
 
 #endif

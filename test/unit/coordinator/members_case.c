@@ -155,13 +155,14 @@ struct told members_told(struct end *e)
 }
 
 static void say_lost(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank,
-                     bool may_return)
+                     uint32_t entered, bool may_return)
 {
     WIRE(WorkerLost) lost = GRADPOOL__WIRE__WORKER_LOST__INIT;
     envelope message = GRADPOOL__WIRE__ENVELOPE__INIT;
     lost.lane = lane_id;
     lost.job_id = job;
     lost.rank = rank;
+    lost.entered = entered;
     lost.may_return = may_return;
     lost.text = "";
     message.body_case = BODY(WORKER_LOST);
@@ -171,12 +172,17 @@ static void say_lost(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t 
 
 void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank)
 {
-    say_lost(lane, lane_id, job, rank, false);
+    say_lost(lane, lane_id, job, rank, 0, false);
+}
+
+void members_lose_late(struct end *lane, const struct member *m, uint32_t entered)
+{
+    say_lost(lane, lane->lanes[0], m->job, m->rank, entered, false);
 }
 
 void members_break(struct end *lane, uint32_t job, uint32_t rank)
 {
-    say_lost(lane, lane->lanes[0], job, rank, true);
+    say_lost(lane, lane->lanes[0], job, rank, 0, true);
 }
 
 uint32_t members_routed(struct end *e, uint32_t tensor, uint64_t *ret_ranks)

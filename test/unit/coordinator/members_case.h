@@ -42,8 +42,10 @@ struct told {
     uint64_t ranks;
 };
 struct told members_told(struct end *e);
-/* Makes the lane report that the rank's connection is lost. */
+/* Makes the lane report that the connection of the initial worker of the rank is lost. */
 void members_lose(struct end *lane, uint32_t lane_id, uint32_t job, uint32_t rank);
+/* Like members_lose(), for the worker that received a ticket with `entered`. */
+void members_lose_late(struct end *lane, const struct member *m, uint32_t entered);
 /* Makes the lane report that it waits for a new connection of the rank. */
 void members_break(struct end *lane, uint32_t job, uint32_t rank);
 /* Returns the epoch of the newest routes, and removes all messages with routes. 0: no routes have

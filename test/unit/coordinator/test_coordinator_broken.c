@@ -1,10 +1,12 @@
-/* Tests a lost connection between a lane and a worker of a job with fixed workers. A living worker
+/* Tests a lost connection between a lane and a worker. In a job with fixed workers a living worker
  * stays in the job. If workers die, their connections end, and the coordinator detects these deaths
- * at once (K6). The error names the worker that died first. */
-#include "test/unit/coordinator/coordinator_rig.h"
+ * at once (K6). The error names the worker that died first. In an elastic job, a report about a
+ * former worker does not apply to a later worker of the same rank (K44). */
+#include "test/unit/coordinator/members_case.h"
 
 #include "svc/base/clock.h"
 #include "svc/coordinator/service.h"
+#include "svc/wire/record.h"
 
 #include <linux/sockios.h>
 #include <string.h>
@@ -214,6 +216,98 @@ static void a_lane_is_informed_again_of_ranks_that_have_left(void **state)
     end_expect_none(s.zero, BODY(JOB_FAILURE));
 }
 
+/* --- a later worker of the rank (K44) --- */
+
+#define BOTH 3u
+#define PIECE 1
+
+struct later {
+    struct rig *rig;
+    struct end *lane, *other; /* `other` has no piece of the job */
+    struct shadow shadow;
+    struct member zero, one;
+};
+
+static struct joining continues(uint32_t rank)
+{
+    return (struct joining){.rank = rank, .workers = 2, .continues = true};
+}
+
+/* Rank 1 of a job that trains "w" is lost. A later worker then takes part as rank 1. */
+static struct later begin_later(struct rig *rig)
+{
+    struct later s = {.rig = rig, .lane = rig_aggregator(rig, 1)};
+    s.zero = members_join(rig, continues(0));
+    s.one = members_join(rig, continues(1));
+    members_declared(s.zero.end, members_declare(s.zero.end, "w", NULL), NULL);
+    members_declared(s.one.end, members_declare(s.one.end, "w", NULL), NULL);
+    s.other = rig_aggregator(rig, 1);
+    members_lose(s.lane, s.lane->lanes[0], s.one.job, 1);
+    end_expect_closed(s.one.end);
+    shadow_until(&s.shadow, s.lane, PIECE, 1);
+    s.one = members_join(rig, continues(1));
+    uint64_t id = members_declare(s.one.end, "w", NULL);
+    shadow_until(&s.shadow, s.lane, PIECE, BOTH);
+    members_declared(s.one.end, id, NULL);
+    return s;
+}
+
+/* Returns `entered` of the ticket with which the worker connects to the lane. */
+static uint32_t entered_by_ticket(const struct member *m, const struct end *lane)
+{
+    WIRE(TicketRequest) ticket = GRADPOOL__WIRE__TICKET_REQUEST__INIT;
+    envelope request = GRADPOOL__WIRE__ENVELOPE__INIT;
+    struct record_connect connect;
+    ticket.lane = lane->lanes[0];
+    request.body_case = BODY(TICKET_REQUEST);
+    request.ticket_request = &ticket;
+    envelope *reply = end_ask(m->end, &request);
+    assert_int_equal(reply->body_case, BODY(TICKET_REPLY));
+    memcpy(&connect, reply->ticket_reply->ticket.data, sizeof connect);
+    message_free(reply);
+    return connect.entered;
+}
+
+static void a_repeated_report_does_not_remove_a_later_worker(void **state)
+{
+    struct later s = begin_later(*state);
+    members_lose_late(s.other, &s.one, 0);
+    members_lose_late(s.lane, &s.one, 0);
+    end_expect_none(s.one.end, BODY(JOB_FAILURE));
+    assert_int_equal(members_told(s.zero.end).ranks, BOTH);
+}
+
+static void a_report_about_the_later_worker_removes_it(void **state)
+{
+    struct later s = begin_later(*state);
+    assert_int_equal(entered_by_ticket(&s.zero, s.lane), 0);
+    uint32_t entered = entered_by_ticket(&s.one, s.lane);
+    assert_int_not_equal(entered, 0);
+    members_lose_late(s.lane, &s.one, entered);
+    message_free(end_expect(s.one.end, BODY(JOB_FAILURE)));
+    assert_int_equal(members_told(s.zero.end).ranks, 1);
+}
+
+/* An aggregator repeats its reports when it joins again. The worker may be away at this time. */
+static void a_report_after_a_restart_does_not_remove_a_later_worker(void **state)
+{
+    struct later s = begin_later(*state);
+    uint32_t entered = entered_by_ticket(&s.one, s.lane);
+    const struct end lane = *s.lane, other = *s.other;
+    rig_crash(s.rig);
+    rig_start(s.rig);
+    s.other = rig_rejoin(s.rig, &other, 0, NULL);
+    members_lose_late(s.other, &s.one, 0);
+    rig_settle(s.rig);
+    members_resume(s.rig, &s.zero, continues(0));
+    members_resume(s.rig, &s.one, continues(1));
+    s.lane = shadow_rejoin(&s.shadow, s.rig, &lane, s.one.job);
+    members_lose_late(s.lane, &s.one, 0);
+    end_expect_none(s.one.end, BODY(JOB_FAILURE));
+    assert_int_equal(members_told(s.zero.end).ranks, BOTH);
+    assert_int_equal(entered_by_ticket(&s.one, s.lane), entered);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(int argc, char **argv)
@@ -228,6 +322,9 @@ int main(int argc, char **argv)
         CASE(a_worker_that_dies_after_its_lane_has_lost_it_is_detected_soon),
         CASE(the_first_worker_that_dies_is_named_though_another_is_served_before),
         CASE(a_lane_is_informed_again_of_ranks_that_have_left),
+        CASE(a_repeated_report_does_not_remove_a_later_worker),
+        CASE(a_report_about_the_later_worker_removes_it),
+        CASE(a_report_after_a_restart_does_not_remove_a_later_worker),
     };
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);

@@ -102,6 +102,7 @@ struct record_connect rig_ticket(struct rig *rig, uint32_t job, uint32_t rank)
                                     .rank = rank,
                                     .lane = RIG_LANE,
                                     .incarnation = RIG_INCARNATION,
+                                    .entered = rig->entered,
                                     .token = {++number, 1, 2, 3}};
     assert_int_equal(lane_grant(rig->lane, &ticket), 0);
     return ticket;

@@ -66,6 +66,7 @@ struct rig {
     size_t region_bytes; /* bytes of memory of a worker that connects; 0: RIG_REGION_BYTES */
     uint64_t clock_ns;   /* time that the lane's turns use; 0: the real time */
     uint32_t failures;   /* number of failed jobs reported by the lane */
+    uint32_t entered;    /* `entered` of the tickets */
     uint32_t rests;      /* number of reports by the lane that a released piece is idle */
 };
 

@@ -119,10 +119,10 @@ static void expect_entry(uint32_t rank, uint64_t round)
 
 static uint32_t lost;
 
-static void note_lost(void *context, uint32_t job, uint32_t rank, const char *peer, bool may_return)
+static void note_lost(void *context, const struct lane_lost *said)
 {
-    assert_int_equal(job, RIG_JOB);
-    lost |= 1u << rank;
+    assert_int_equal(said->job, RIG_JOB);
+    lost |= 1u << said->rank;
 }
 
 static uint32_t lost_now(void)

@@ -273,12 +273,11 @@ static void reset_oldest(void)
     assert_int_equal(connect(fd, &none, sizeof none), 0);
 }
 
-static void count_lost(void *context, uint32_t job, uint32_t rank, const char *peer,
-                       bool may_return)
+static void count_lost(void *context, const struct lane_lost *lost)
 {
-    assert_int_equal(job, RIG_JOB);
-    assert_int_equal(rank, 0);
-    assert_non_null(strstr(peer, "127.0.0.1:"));
+    assert_int_equal(lost->job, RIG_JOB);
+    assert_int_equal(lost->rank, 0);
+    assert_non_null(strstr(lost->peer, "127.0.0.1:"));
     ++*(int *)context;
 }
 
@@ -371,10 +370,9 @@ static void a_rank_that_does_not_come_back_in_its_time_ends_its_job(void **state
 
 static bool is_awaited;
 
-static void note_awaited(void *context, uint32_t job, uint32_t rank, const char *peer,
-                         bool may_return)
+static void note_awaited(void *context, const struct lane_lost *lost)
 {
-    is_awaited = may_return;
+    is_awaited = lost->may_return;
 }
 
 static void in_an_elastic_job_the_coordinator_decides_after_the_limit(void **state)
