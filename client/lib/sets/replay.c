@@ -1,6 +1,7 @@
 /* Reads a recording, checks it, and sends its sets to the leader lane. Rank 0 sends the set and the
  * takers of a round two rounds ahead, so that the lane needs no memory for more. A new leader lane,
- * or a new connection, gets the sets from `lag` rounds back on. */
+ * or a new connection, gets the sets from `lag` rounds back on, and at least the last set, because
+ * the lane must know which round is the last one. */
 #include "client/lib/sets/sets.h"
 #include "client/lib/sets/sets_file.h"
 #include "svc/base/log.h"
@@ -243,6 +244,8 @@ static void replay_begin(struct sets_replay *r, const struct sets_way *to)
         return;
     r->to = *to;
     r->sent = r->closed > BACK ? r->closed - BACK : 0;
+    if (r->sent >= r->rounds)
+        r->sent = r->rounds - 1;
     r->limit = r->sent_most + 1;
 }
 

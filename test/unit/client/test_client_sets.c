@@ -3,6 +3,7 @@
  * warning when it cannot be whole. */
 #include "client/lib/sets/sets.h"
 #include "client/lib/sets/sets_file.h"
+#include "svc/fabric/fabric_ops.h"
 #include "test/lib/kept_log.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ static const struct sets_way leader = {.lane = 3, .openings = 1, .epoch = 1};
 static struct gp_job job = {.name = "resnet"};
 static char folder[] = "/tmp/gradpool-sets-XXXXXX", path[64];
 static struct err err;
+static uint32_t last_sent;
 
 static int start(void **state)
 {
@@ -362,6 +364,33 @@ static void a_recording_ends_with_its_leader_lane(void **state)
     }
 }
 
+/* Counts the takers of the last recorded round, which are sent behind its set. */
+static int count_last(struct fabric_conn *c, const void *record, size_t bytes, const void *payload,
+                      size_t payload_bytes)
+{
+    const struct record_chosen *sent = record;
+    last_sent += sent->kind == RECORD_PASSED && sent->reason == RECORD_REASON_REPLAY;
+    return 0;
+}
+
+/* Otherwise a leader lane that begins long after the end would wait for further sets. */
+static void a_new_leader_lane_is_told_the_end_of_the_recording(void **state)
+{
+    const struct fabric_conn_ops ops = {.send = count_last};
+    struct fabric_conn conn = {.ops = &ops};
+    struct sets_way to = {.conn = &conn, .lane = 3, .openings = 1, .epoch = 1};
+    struct sets_replay *r = NULL;
+    record();
+    assert_int_equal(sets_replay_read(path, &job, &terms, RANKS, &r, &err), 0);
+    for (last_sent = 0; to.epoch <= 3; to.epoch++) {
+        sets_replay_closed(r, 1000 * to.epoch);
+        assert_true(sets_replay_send(r, &to));
+        assert_true(sets_replay_send(r, &to));
+        assert_int_equal(last_sent, to.epoch);
+    }
+    sets_replay_free(r);
+}
+
 static void the_end_of_a_recording_is_warned_of_once(void **state)
 {
     struct sets_replay *r = NULL;
@@ -393,6 +422,7 @@ int main(void)
         CASE(a_recording_ends_when_the_file_cannot_grow),
         CASE(a_recording_ends_when_a_set_is_missing),
         CASE(a_recording_ends_with_its_leader_lane),
+        CASE(a_new_leader_lane_is_told_the_end_of_the_recording),
         CASE(the_end_of_a_recording_is_warned_of_once),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -268,6 +268,17 @@ static void a_new_leader_lane_goes_on_with_the_recording(void **state)
     expect_closed(3, ALL);
 }
 
+static void a_new_leader_lane_long_after_the_recording_uses_the_rule(void **state)
+{
+    start(BACKUP_TERMS_REPLAYS, true);
+    stand(0, 58, RECORD_IDLE);
+    end(1, 60);
+    end(2, 60);
+    expect_open(60);
+    replay(3, ZERO_AND_ONE, 0, true);
+    expect_closed(60, ONE_AND_TWO);
+}
+
 static void a_rank_of_a_recorded_set_that_has_left_fails_the_round(void **state)
 {
     start(BACKUP_TERMS_REPLAYS, false);
@@ -391,6 +402,7 @@ int main(int argc, char **argv)
         CASE(a_straggler_that_fetches_sums_begins_after_the_recorded_round),
         CASE(after_the_last_recorded_round_the_rule_decides),
         CASE(a_new_leader_lane_goes_on_with_the_recording),
+        CASE(a_new_leader_lane_long_after_the_recording_uses_the_rule),
         CASE(a_rank_of_a_recorded_set_that_has_left_fails_the_round),
         CASE(a_round_whose_set_left_with_rank_0_fails),
         CASE(only_rank_0_sends_takers),
