@@ -99,7 +99,8 @@ static void allow_suffices(struct job *job, struct row_allowance *a)
 }
 
 /* Raises the allowance by a step, or by what a waiting push needs. A push whose rows do not fit
- * gets nothing, because a part of the memory would not help. */
+ * gets nothing, because a part of the memory would not help. A lane with a waiting push gets the
+ * allowance also if it stays the same: the message about the last step may have been lost. */
 static void allow_grant(struct job *job, struct lane *lane, struct row_allowance *a)
 {
     uint64_t needed = a->needed_bytes > a->bytes ? a->needed_bytes - a->bytes : 0;
@@ -107,7 +108,7 @@ static void allow_grant(struct job *job, struct lane *lane, struct row_allowance
     if (more > room)
         return allow_refuse(job, a);
     a->bytes += more;
-    if (more > 0)
+    if (more > 0 || a->needed_bytes > 0)
         telling_limits_of(job, lane);
     allow_suffices(job, a);
 }

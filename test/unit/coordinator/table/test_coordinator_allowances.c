@@ -239,30 +239,55 @@ static void the_end_of_another_job_makes_room(void **state)
 
 /* --- restart --- */
 
+/* Connects the lane again. `t->allowed`: the allowance that the lane has. */
+static struct end *rejoin(struct rig *rig, const struct end *old, const struct tabled *t)
+{
+    uint32_t numbers[SHARDS], epochs[SHARDS];
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        numbers[i] = i;
+        epochs[i] = 1;
+    }
+    const WIRE(TableHeld) held =
+        MESSAGE_PART(TableHeld, table_held, .job_id = t->job, .table = t->table,
+                     .lane = old->lanes[0], .shards = numbers, .n_shards = SHARDS, .epochs = epochs,
+                     .n_epochs = SHARDS, .allowed_bytes = t->allowed);
+    struct end *lane = rig_rejoin_with_table(rig, old, &held);
+    rig_settle(rig);
+    return lane;
+}
+
 static void allowances_are_known_again_after_a_restart(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct tabled t = declare(rig, lane, "words");
-    uint32_t numbers[SHARDS], epochs[SHARDS];
     char waits[256];
-    for (uint32_t i = 0; i < SHARDS; i++) {
-        numbers[i] = i;
-        epochs[i] = 1;
-    }
     struct end old = *lane; /* the crash clears the rig's ends */
     rig_crash(rig);
     rig_start(rig);
     assert_int_equal(used(rig, "job-table-bytes", waits, sizeof waits), 0);
-    const WIRE(TableHeld) held =
-        MESSAGE_PART(TableHeld, table_held, .job_id = t.job, .table = t.table, .lane = old.lanes[0],
-                     .shards = numbers, .n_shards = SHARDS, .epochs = epochs, .n_epochs = SHARDS,
-                     .allowed_bytes = t.allowed);
-    lane = rig_rejoin_with_table(rig, &old, &held);
-    rig_settle(rig);
+    lane = rejoin(rig, &old, &t);
     assert_int_equal(used(rig, "job-table-bytes", waits, sizeof waits), t.allowed);
     want(lane, &t, 0);
     assert_int_equal(allowed_next(lane), t.allowed + STEP_BYTES);
+}
+
+/* The last step before the limit is lost with the connection of the lane. */
+static void an_allowance_that_a_lane_did_not_receive_is_sent_again(void **state)
+{
+    struct rig *rig = *state;
+    limits(rig, 4 * MIB, 8 * MIB);
+    struct end *lane = rig_aggregator(rig, 1);
+    struct tabled t = declare(rig, lane, "words");
+    char waits[256];
+    want(lane, &t, 4 * MIB);
+    assert_int_equal(allowed_next(lane), 4 * MIB);
+    struct end old = *lane;
+    end_close(lane);
+    lane = rejoin(rig, &old, &t);
+    want(lane, &t, 4 * MIB);
+    assert_int_equal(allowed_next(lane), 4 * MIB);
+    assert_int_equal(used(rig, "job-table-bytes", waits, sizeof waits), 4 * MIB);
 }
 
 int main(void)
@@ -278,6 +303,7 @@ int main(void)
         CASE(a_push_beyond_the_limit_waits_and_is_named),
         CASE(the_end_of_another_job_makes_room),
         CASE(allowances_are_known_again_after_a_restart),
+        CASE(an_allowance_that_a_lane_did_not_receive_is_sent_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
