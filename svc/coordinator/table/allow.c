@@ -33,11 +33,24 @@ static uint64_t allow_step(const struct job *job, uint64_t room)
 
 /* ---- declares ---- */
 
+/* Returns the bytes for shards of the job that no allowance includes yet. */
+static uint64_t allow_pending(const struct job *job)
+{
+    const struct row_allowances *all = job->index->tables.allowances;
+    uint64_t declared = 0, counted = 0;
+    job_each_table(table, job) declared += table->failure ? 0 : table->terms->shards;
+    for (size_t i = 0; all && i < all->count; i++)
+        counted += all->each[i].shards;
+    return declared > counted ? (declared - counted) * SHARD_START_BYTES : 0;
+}
+
 int allow_check_table(const struct job_table *table, struct err *err)
 {
     const struct table_terms *terms = table->terms;
     uint64_t each = terms->rows_hint > 0 ? shard_bytes(table) : SHARD_START_BYTES;
-    return quota_check_rows(table->job, terms->shards * each, err);
+    uint64_t pending = allow_pending(table->job), own = terms->shards * SHARD_START_BYTES;
+    uint64_t others = pending > own ? pending - own : 0; /* declared by the same request */
+    return quota_check_rows(table->job, others + terms->shards * each, err);
 }
 
 /* Returns the number of the job's shards on the lane. */
@@ -59,8 +72,9 @@ int allow_place(struct job *job, const struct lane *lane)
     bool is_first = a->shards == 0;
     a->bytes += (shards - a->shards) * SHARD_START_BYTES;
     a->shards = shards;
-    if (is_first)
-        a->bytes += allow_step(job, quota_rows_room(job));
+    uint64_t room = quota_rows_room(job), pending = allow_pending(job);
+    if (is_first && room > pending) /* the other lanes get memory for their shards */
+        a->bytes += allow_step(job, room - pending);
     return 0;
 }
 
@@ -82,11 +96,19 @@ static int allow_limit(const struct job *job, const struct row_allowance *a, str
     return quota_check_rows(job, more, err);
 }
 
-static void allow_refuse(struct job *job, const struct row_allowance *a)
+/* Lanes may need different memory. The reason of the job is that of its first lane, so that workers
+ * and the log receive one reason, and not a new one for each lane and attempt. */
+static void allow_refuse(struct job *job)
 {
-    struct err err;
-    if (allow_limit(job, a, &err) < 0)
-        waiting_for_rows(job, err.text);
+    const struct row_allowances *all = job->index->tables.allowances;
+    int error = 0;
+    for (size_t i = 0; all && i < all->count && error == 0; i++) {
+        const struct row_allowance *a = &all->each[i];
+        struct err err;
+        error = a->needed_bytes > 0 ? allow_limit(job, a, &err) : 0;
+        if (error < 0)
+            waiting_for_rows(job, err.text);
+    }
     service_retry_later(job->service);
 }
 
@@ -99,15 +121,16 @@ static void allow_suffices(struct job *job, struct row_allowance *a)
 }
 
 /* Raises the allowance by a step, or by what a waiting push needs. A push whose rows do not fit
- * gets nothing, because a part of the memory would not help. */
+ * gets nothing, because a part of the memory would not help. A lane with a waiting push gets the
+ * allowance also if it stays the same: the message about the last step may have been lost. */
 static void allow_grant(struct job *job, struct lane *lane, struct row_allowance *a)
 {
     uint64_t needed = a->needed_bytes > a->bytes ? a->needed_bytes - a->bytes : 0;
     uint64_t room = quota_rows_room(job), more = allow_most(allow_step(job, room), needed);
     if (more > room)
-        return allow_refuse(job, a);
+        return allow_refuse(job);
     a->bytes += more;
-    if (more > 0)
+    if (more > 0 || a->needed_bytes > 0)
         telling_limits_of(job, lane);
     allow_suffices(job, a);
 }

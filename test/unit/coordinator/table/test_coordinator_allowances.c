@@ -38,12 +38,13 @@ static uint64_t allowed_next(struct end *lane)
     return bytes;
 }
 
-static struct tabled declare(struct rig *rig, struct end *lane, const char *job)
+static struct tabled declare_of(struct rig *rig, struct end *lane, const char *job,
+                                uint32_t workers)
 {
     struct tabled t = {0};
     WIRE(JoinRequest) join;
     envelope request;
-    join_request(&request, &join, job, 0, 1);
+    join_request(&request, &join, job, 0, workers);
     join.node = "node7"; /* the host of the lanes */
     t.rank = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     envelope *reply = end_ask(t.rank, &request);
@@ -56,6 +57,11 @@ static struct tabled declare(struct rig *rig, struct end *lane, const char *job)
     message_free(reply);
     t.allowed = allowed_next(lane);
     return t;
+}
+
+static struct tabled declare(struct rig *rig, struct end *lane, const char *job)
+{
+    return declare_of(rig, lane, job, 1);
 }
 
 static void want(struct end *lane, const struct tabled *t, uint64_t needed)
@@ -237,32 +243,98 @@ static void the_end_of_another_job_makes_room(void **state)
     expect_notice(second.rank, 0, "");
 }
 
+/* Declares a table of two workers on both lanes. Returns the sum of their allowances. */
+static uint64_t declare_on_two(struct rig *rig, struct end *lanes, struct tabled *ret_t)
+{
+    *ret_t = declare_of(rig, lanes, "words", 2);
+    return ret_t->allowed + allowed_next(lanes);
+}
+
+static void want_on(struct end *lanes, size_t at, const struct tabled *t, uint64_t needed)
+{
+    end_send(lanes, &MESSAGE(0, ROWS_WANTED, rows_wanted, .lane = lanes->lanes[at],
+                             .job_id = t->job, .allowed_bytes = MIB, .needed_bytes = needed));
+}
+
+/* The first lane leaves room for the shards of the second one. */
+static void the_allowances_of_all_lanes_are_within_the_limit(void **state)
+{
+    struct rig *rig = *state;
+    limits(rig, MIB, 8 * MIB);
+    struct end *lanes = rig_aggregator(rig, 2);
+    struct tabled t;
+    char waits[256];
+    assert_int_equal(declare_on_two(rig, lanes, &t), MIB);
+    assert_int_equal(used(rig, "job-table-bytes", waits, sizeof waits), MIB);
+}
+
+/* Lanes need different memory, but the job has one reason, which its worker receives once. */
+static void two_lanes_that_wait_have_one_reason(void **state)
+{
+    struct rig *rig = *state;
+    limits(rig, 4 * MIB, 8 * MIB);
+    struct end *lanes = rig_aggregator(rig, 2);
+    struct tabled t;
+    declare_on_two(rig, lanes, &t);
+    want_on(lanes, 0, &t, 5 * MIB);
+    expect_notice(t.rank, -EDQUOT, "may have 4 MiB");
+    want_on(lanes, 1, &t, 6 * MIB);
+    end_expect_none(t.rank, BODY(NOTICE));
+    want_on(lanes, 0, &t, 5 * MIB);
+    end_expect_none(t.rank, BODY(NOTICE));
+}
+
 /* --- restart --- */
+
+/* Connects the lane again. `t->allowed`: the allowance that the lane has. */
+static struct end *rejoin(struct rig *rig, const struct end *old, const struct tabled *t)
+{
+    uint32_t numbers[SHARDS], epochs[SHARDS];
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        numbers[i] = i;
+        epochs[i] = 1;
+    }
+    const WIRE(TableHeld) held =
+        MESSAGE_PART(TableHeld, table_held, .job_id = t->job, .table = t->table,
+                     .lane = old->lanes[0], .shards = numbers, .n_shards = SHARDS, .epochs = epochs,
+                     .n_epochs = SHARDS, .allowed_bytes = t->allowed);
+    struct end *lane = rig_rejoin_with_table(rig, old, &held);
+    rig_settle(rig);
+    return lane;
+}
 
 static void allowances_are_known_again_after_a_restart(void **state)
 {
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct tabled t = declare(rig, lane, "words");
-    uint32_t numbers[SHARDS], epochs[SHARDS];
     char waits[256];
-    for (uint32_t i = 0; i < SHARDS; i++) {
-        numbers[i] = i;
-        epochs[i] = 1;
-    }
     struct end old = *lane; /* the crash clears the rig's ends */
     rig_crash(rig);
     rig_start(rig);
     assert_int_equal(used(rig, "job-table-bytes", waits, sizeof waits), 0);
-    const WIRE(TableHeld) held =
-        MESSAGE_PART(TableHeld, table_held, .job_id = t.job, .table = t.table, .lane = old.lanes[0],
-                     .shards = numbers, .n_shards = SHARDS, .epochs = epochs, .n_epochs = SHARDS,
-                     .allowed_bytes = t.allowed);
-    lane = rig_rejoin_with_table(rig, &old, &held);
-    rig_settle(rig);
+    lane = rejoin(rig, &old, &t);
     assert_int_equal(used(rig, "job-table-bytes", waits, sizeof waits), t.allowed);
     want(lane, &t, 0);
     assert_int_equal(allowed_next(lane), t.allowed + STEP_BYTES);
+}
+
+/* The last step before the limit is lost with the connection of the lane. */
+static void an_allowance_that_a_lane_did_not_receive_is_sent_again(void **state)
+{
+    struct rig *rig = *state;
+    limits(rig, 4 * MIB, 8 * MIB);
+    struct end *lane = rig_aggregator(rig, 1);
+    struct tabled t = declare(rig, lane, "words");
+    char waits[256];
+    want(lane, &t, 4 * MIB);
+    assert_int_equal(allowed_next(lane), 4 * MIB);
+    struct end old = *lane;
+    end_close(lane);
+    lane = rejoin(rig, &old, &t);
+    want(lane, &t, 4 * MIB);
+    assert_int_equal(allowed_next(lane), 4 * MIB);
+    assert_int_equal(used(rig, "job-table-bytes", waits, sizeof waits), 4 * MIB);
 }
 
 int main(void)
@@ -277,7 +349,10 @@ int main(void)
         CASE(a_report_that_is_wrong_changes_nothing),
         CASE(a_push_beyond_the_limit_waits_and_is_named),
         CASE(the_end_of_another_job_makes_room),
+        CASE(the_allowances_of_all_lanes_are_within_the_limit),
+        CASE(two_lanes_that_wait_have_one_reason),
         CASE(allowances_are_known_again_after_a_restart),
+        CASE(an_allowance_that_a_lane_did_not_receive_is_sent_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

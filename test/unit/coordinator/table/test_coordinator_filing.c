@@ -255,7 +255,7 @@ static void a_part_of_a_row_ends_the_import(void **state)
     struct filing_case c = begin(*state);
     uint8_t rows[ROW_BYTES + 1] = {0};
     begin_import(&c);
-    is_refused(&c, ASK(&c, PUT, .rows = {sizeof rows, rows}), -EBADMSG, "rows of table 'users'");
+    is_refused(&c, ASK(&c, PUT, .rows = {sizeof rows, rows}), -EBADMSG, "cannot take rows of");
     lanes_continue(&c, false);
     is_refused(&c, ASK(&c, END, .steps = 9), -ECANCELED, "the export or import has ended: its job");
 }
