@@ -267,10 +267,9 @@ GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
  * seconds at most, and waits while other threads copy results. Calls of other threads that wait in
  * the job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too,
  * and frees the request. A timeline is completed. Other ranks that push later get an error that
- * names this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. A
- * worker that ends with an error calls gp_job_leave_failed(): its training is not complete. */
-GP_API void gp_job_leave(gp_job *job);
-GP_API void gp_job_leave_failed(gp_job *job);
+ * names this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. The
+ * second function is for a worker that ends with an error: its training is not complete. */
+GP_API void gp_job_leave(gp_job *job), gp_job_leave_failed(gp_job *job);
 
 /* Sets this rank's loss of the iteration whose gradients are pushed next. The value is sent with
  * each later announcement until the next call; NaN (at first): none. `gradpool jobs --json` shows
@@ -463,10 +462,9 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 
 /* Result of gp_round_end(). */
 typedef struct gp_round {
-    uint64_t number;      /* newest round of the job whose parameters this rank has */
-    uint64_t missed;      /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of; /* number of gradients in the mean (0: unknown); number of ranks */
-    uint32_t own;         /* number of gradients of this rank in the mean */
+    uint64_t number;           /* newest round of the job whose parameters this rank has */
+    uint64_t missed;           /* closed rounds in which no gradient of this rank counted */
+    uint32_t counted, of, own; /* gradients in the mean (0: unknown); ranks; own in the mean */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers. Before the call this rank pushes each tensor

@@ -17,8 +17,8 @@ import threading
 from ._native import failing, lent
 from ._native.backup import backup_spec, end_round
 from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
-                              MEASURES, number, Membership, OPERATIONS, Options, RULES, Settings,
-                              SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
+                              MEASURES, number, Membership, OPERATIONS, Options, path_of, RULES,
+                              Settings, SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan
 from ._native.owned import Owned
 from ._process.rounds import Request, Round, RoundCalls, Rounds
@@ -487,12 +487,12 @@ class Job(Owned):
         The lowest rank present writes the file, completely or not at all. Every rank calls the
         method between the same two steps; after a Timeout all ranks call it again."""
         self._end_dropped()
-        self._wait(lib.gp_job_snapshot, os.fsencode(path))
+        self._wait(lib.gp_job_snapshot, path_of(path))
 
     def start_timeline(self, path):
         """Records the rounds of all workers and lanes of the job in the file `path`, for trace
         viewers, until stop_timeline(), at most for an hour. One rank calls the method."""
-        self._wait(lib.gp_job_timeline_start, os.fsencode(path))
+        self._wait(lib.gp_job_timeline_start, path_of(path))
 
     def stop_timeline(self):
         """Ends the recording and closes the file. Raises an error that has ended the recording
@@ -515,7 +515,7 @@ class Job(Owned):
         except BaseException:
             loan.end()
             raise
-        self._wait(lib.gp_job_restore, os.fsencode(path), array, len(array), finish=loan.end)
+        self._wait(lib.gp_job_restore, path_of(path), array, len(array), finish=loan.end)
 
     def _end_dropped(self):
         """Waits for all rounds that the script has dropped, and raises their error."""

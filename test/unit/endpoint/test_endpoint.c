@@ -449,7 +449,8 @@ static void a_unix_path_without_a_listener_is_an_error_with_that_reason(void **s
     expect_text(err.text, "is `gradpool serve` running with this path?");
     close(listen_on(&stale));
     assert_int_equal(endpoint_connect(&stale, deadline_ns, &fd, &err), -ECONNREFUSED);
-    expect_text(err.text, "/s: Connection refused; the socket file is stale: is");
+    expect_text(err.text,
+                "/s: Connection refused; the socket file is stale: is `gradpool serve` running?");
     assert_int_equal(endpoint_listen(&lost, NULL, &fd, &err), -ENOENT);
     expect_text(err.text, "make the directory first");
 }

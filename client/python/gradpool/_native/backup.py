@@ -2,10 +2,9 @@
 a round."""
 import collections
 import ctypes
-import os
 
 from ..errors import mismatch
-from .binding import (BACKUP_RATES, BACKUP_RULES, BackupSpec, check, lib, number, RoundEnd,
+from .binding import (BACKUP_RATES, BACKUP_RULES, BackupSpec, check, lib, number, path_of, RoundEnd,
                       U32_MAX)
 
 _WITH_K = 'static', 'adasync'
@@ -77,7 +76,7 @@ def _absence_of(absence, rule):
 
 
 def _path_of(path):
-    return None if path is None else os.fsencode(path)
+    return None if path is None else path_of(path)
 
 
 def backup_spec(backup):

@@ -270,3 +270,11 @@ def number(value, what, most):
     if not 0 <= whole <= most:
         raise mismatch(f'{what} is {whole}, expected a number from 0 to {most}')
     return whole
+
+
+def path_of(path):
+    """Returns the bytes of a path. C would read a path with a NUL byte only up to this byte."""
+    name = os.fsencode(path)
+    if not name or b'\0' in name:
+        raise mismatch(f'the path {path!r} is empty, or has a NUL byte; give the path of a file')
+    return name

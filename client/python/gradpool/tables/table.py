@@ -2,10 +2,10 @@
 import contextlib
 import ctypes
 import errno
-import os
 
 from .._native.binding import (check, CONSISTENCIES, DTYPES, encode, lib, number, OPERATIONS,
-                               ROW_INITIALS, ROW_RULES, RowSettings, TableSpec, U32_MAX, U64_MAX)
+                               path_of, ROW_INITIALS, ROW_RULES, RowSettings, TableSpec, U32_MAX,
+                               U64_MAX)
 from .._native.memory import Loan
 from .._process.rounds import Round
 from ..errors import mismatch
@@ -205,7 +205,7 @@ class Table:
         clock. Pushes wait meanwhile, for at most 20 s. Timeout: other ranks have not ended the
         clocks of this rank. OSError of writing: a GradpoolError with this errno."""
         with self.job._using():
-            check(lib.gp_table_export(self._handle, os.fsencode(path)))
+            check(lib.gp_table_export(self._handle, path_of(path)))
 
     def load(self, path):
         """Stores the rows of an exported file in this table, which has no rows, with the same dim,
@@ -213,7 +213,7 @@ class Table:
         any rank; let the others wait in Job.barrier(). Mismatch: other rows. GradpoolError: EEXIST,
         the table has rows; EBADMSG, a damaged file; errors of reading."""
         with self.job._using():
-            check(lib.gp_table_import(self._handle, os.fsencode(path)))
+            check(lib.gp_table_import(self._handle, path_of(path)))
 
     @contextlib.contextmanager
     def _lent(self, keys, gradients):
