@@ -153,7 +153,7 @@ class Replays(Trained):
         client.join('mixed', 0, 2, durability='none',
                     backup=gradpool.Backup('static:2', record=self.first))
         with self.assertRaisesRegex(gradpool.Mismatch, 'static, .*, GRADPOOL_SETS_RECORD; rank 1 '
-                                    'came with static, '):
+                                    'requested static, '):
             client.join('mixed', 1, 2, durability='none', backup='static:2')
 
 
