@@ -240,7 +240,11 @@ class Gradients(Case):
                 ({'rule': 'static:2', 'gradients': 8}, 4, 'backup.gradients is 8; set gradients '
                  'to 0 to 7'),
                 ({'rule': 'dbw', 'gradients': 2}, 4, "backup.gradients is 2 with rule 'dbw'"),
-                ({'rule': 'auto', 'gradients': 2}, 257, 'at most 256 can send several')):
+                ({'rule': 'auto', 'gradients': 2}, 257, 'needs a job of at most 256 workers'),
+                ({'rule': 'auto', 'gradients': 2, 'record': 'sets'}, 4, 'sets are recorded and '
+                 'replayed with one gradient of a rank in a round; set gradients to 1'),
+                ({'rule': 'auto', 'gradients': 2, 'replay': 'sets'}, 4, 'sets are recorded and '
+                 'replayed with one gradient of a rank in a round; set gradients to 1')):
             with self.raises(gradpool.Mismatch, words):
                 client.join('refused', 0, workers, backup=gradpool.Backup(**options))
 

@@ -156,10 +156,10 @@ class Rounds(Backup):
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:
-            self.join_all(backup=gradpool.Backup('auto', rate='proportional'))
+            self.join_all(backup='auto', workers_max=WORKERS + 1)
         self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
-        self.assertIn("does not serve backup rule 'auto' with a proportional rate (set rate to "
-                      'GP_RATE_FIXED)', str(caught.exception))
+        self.assertIn("does not serve backup rule 'auto' in a job whose workers come and go (set "
+                      'on_worker_loss to GP_FAIL and workers_max to 0)', str(caught.exception))
 
     def test_a_job_without_backup_workers_has_no_ends_of_rounds(self):
         job = self.join_all()[0]
