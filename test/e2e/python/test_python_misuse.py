@@ -84,6 +84,15 @@ class Handles(Case):
                           'use it: connect again there', told.read())
         os.waitpid(pid, 0)
 
+    def test_a_path_that_c_would_cut_is_refused(self):
+        with gradpool.connect() as client, client.join('paths', 0, 1) as job:
+            for path in ('', 'a\0b'):
+                with self.assertRaisesRegex(gradpool.Mismatch, 'is empty, or has a NUL byte; give '
+                                            'the path of a file'):
+                    job.snapshot(path)
+            with self.assertRaisesRegex(gradpool.Mismatch, 'NUL byte'):
+                gradpool.Backup('static:2', record='a\0b').spec  # noqa: B018
+
     def test_a_signal_interrupts_every_call_that_waits_for_other_ranks(self):
         with gradpool.connect() as client, \
                 client.join('signals', 0, 2, workers_max=3) as job:

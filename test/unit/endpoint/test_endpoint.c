@@ -445,12 +445,11 @@ static void a_unix_path_without_a_listener_is_an_error_with_that_reason(void **s
     int fd;
     uint64_t deadline_ns = clock_now_ns() + CONNECT_NS;
     assert_int_equal(endpoint_connect(&missing, deadline_ns, &fd, &err), -ENOENT);
-    expect_text(err.text, missing.host);
+    expect_text(err.text, "/none: No such file or directory; "); /* the endpoint has the path */
     expect_text(err.text, "is `gradpool serve` running with this path?");
     close(listen_on(&stale));
     assert_int_equal(endpoint_connect(&stale, deadline_ns, &fd, &err), -ECONNREFUSED);
-    expect_text(err.text,
-                "/s: Connection refused; the socket file is stale: is `gradpool serve` running?");
+    expect_text(err.text, "refused; the socket file is stale: is `gradpool serve` running?");
     assert_int_equal(endpoint_listen(&lost, NULL, &fd, &err), -ENOENT);
     expect_text(err.text, "make the directory first");
 }
