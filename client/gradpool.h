@@ -169,7 +169,7 @@ enum gp_worker_loss { GP_FAIL = 0, GP_CONTINUE = 1 };
 enum gp_durability { GP_DURABILITY_NONE = 1, GP_DURABILITY_REPLICA, GP_DURABILITY_WORKER };
 
 /* Backup workers: a round closes before its slowest ranks arrive, and their gradients are dropped.
- * The rule decides when. DBW and BLIND are reconstructions after arXiv 2004.14696. */
+ * The rule decides when. DBW is a reconstruction after the abstract of arXiv 2004.14696. */
 enum gp_backup_rule {
     GP_BACKUP_ALL = 0, /* every round waits for all ranks */
     GP_BACKUP_STATIC,  /* the round closes at its k-th gradient */
