@@ -262,14 +262,14 @@ GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
  * another resize has followed; the error of a failed job. */
 GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
 
-/* Leaves the job: informs the lanes and the coordinator, closes all connections, frees the job with
- * its tensors and its gp_alloc() memory, except kept memory (gp_keep()). The call needs some
- * seconds at most, and waits while other threads copy results. Calls of other threads that wait in
- * the job end with -ECANCELED. A later gp_wait() for a request of the job returns -ECANCELED, too,
- * and frees the request. A timeline is completed. Other ranks that push later get an error that
- * names this rank, or continue in an elastic job. NULL is fine; no effect in a forked child. The
- * second function is for a worker that ends with an error: its training is not complete. */
-GP_API void gp_job_leave(gp_job *job), gp_job_leave_failed(gp_job *job);
+/* Leaves the job: informs the lanes and the coordinator, closes all connections, frees the job, its
+ * tensors and its gp_alloc() memory, except gp_keep() memory. The call takes seconds at most, and
+ * waits while other threads copy results. Waiting calls of other threads end with -ECANCELED. A
+ * later gp_wait() for a request of the job returns -ECANCELED, and frees the request. A timeline is
+ * completed. Ranks that push later get an error with this rank, or continue in an elastic job. NULL
+ * is fine; no effect in a forked child. The second function is for a worker after an error. */
+GP_API void gp_job_leave(gp_job *job);
+GP_API void gp_job_leave_failed(gp_job *job);
 
 /* Sets this rank's loss of the iteration whose gradients are pushed next. The value is sent with
  * each later announcement until the next call; NaN (at first): none. `gradpool jobs --json` shows
