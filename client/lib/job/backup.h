@@ -41,6 +41,7 @@ struct backup_rounds {
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
     struct gp_request *request; /* announcement of the hidden tensor; NULL: none is open */
     uint64_t held;              /* newest round of the job whose results this rank has */
+    uint64_t copied;            /* last round with results copied while it was ANNOUNCED */
     uint64_t taking;            /* TAKING: round whose results are being fetched */
     /* newest closed round that any lane has named. Without rules, a rank fetches the sums of every
      * round up to this one before its next gradient */

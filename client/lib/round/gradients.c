@@ -67,7 +67,8 @@ void gradients_hear(struct link *l, const struct record_go_on *record)
     bool is_next =
         record->gradient == gradients_announced(job) + 1 && record->gradient <= gradients_most(job);
     bool is_open = b->phase == BACKUP_ANNOUNCED && record->round == b->held + 1;
-    if (is_of_leader && is_next && is_open)
+    bool is_copied = b->copied == record->round;
+    if (is_of_leader && is_next && is_open && !is_copied)
         b->phase = BACKUP_WANTED;
     else
         job->stale++;
@@ -180,7 +181,7 @@ static int gradients_check_pushed(const struct gp_job *job, uint32_t number, boo
     for_each_tensor (t, job) {
         if (!terms_are_following(&t->terms))
             continue;
-        if (t->request->gradient == number)
+        if (t->request && t->request->gradient == number)
             *ret_any = true;
         else
             lacking = t;

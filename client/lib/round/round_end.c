@@ -36,11 +36,13 @@ static const struct err *round_end_failure(struct gp_job *job)
     return NULL;
 }
 
-/* Returns a tensor of the request whose round is open while the caller computes another gradient;
+/* Returns a tensor of the request whose round is open while another gradient is wanted or computed;
  * NULL: there is none. */
 static const struct gp_tensor *round_end_find_awaited(const struct gp_request *q)
 {
-    if (q->job->backup.phase != BACKUP_AGAIN || round_end_failure(q->job))
+    enum backup_phase phase = q->job->backup.phase;
+    bool is_open = phase == BACKUP_WANTED || phase == BACKUP_AGAIN;
+    if (!is_open || round_end_failure(q->job))
         return NULL;
     for_each_tensor (t, q->job) {
         if (terms_are_following(&t->terms) && t->request == q)
@@ -166,6 +168,13 @@ static int round_end_announce(struct gp_job *job, uint64_t deadline_ns)
     if (error == 0)
         b->phase = BACKUP_ANNOUNCED;
     return error;
+}
+
+/* Announces another gradient. After a failure the round may have no request any more. */
+static int round_end_announce_again(struct gp_job *job)
+{
+    const struct err *failure = round_end_failure(job);
+    return failure ? client_error_from(failure) : gradients_announce(job);
 }
 
 /* ---- a rank outside the set ---- */
@@ -339,7 +348,7 @@ static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t t
     if (error == 0 && b->phase == BACKUP_OPEN)
         error = round_end_announce(job, deadline_ns);
     if (error == 0 && b->phase == BACKUP_AGAIN)
-        error = gradients_announce(job);
+        error = round_end_announce_again(job);
     if (error == 0 && (b->phase == BACKUP_ANNOUNCED || b->phase == BACKUP_WANTED))
         error = round_end_hear(job, deadline_ns, timeout_ns);
     if (error == 0 && b->phase == BACKUP_AGAIN)

@@ -7,7 +7,7 @@
 /* Returns -EDEADLK, with a text, if the request waits for a round that this rank has not ended;
  * otherwise 0. Called with the job's lock held. */
 int round_end_is_due(const struct gp_request *q);
-/* Returns whether the caller computes another gradient of the request's round, so the results of
+/* Returns whether another gradient of the request's round is wanted or computed, so the results of
  * this round must not be copied out yet (L121). Called with the job's lock held. */
 bool round_end_is_awaited(const struct gp_request *q);
 

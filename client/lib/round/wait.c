@@ -15,6 +15,15 @@
 #include <errno.h>
 #include <stdlib.h>
 
+/* Notes that a result of the open round is copied to the caller. The round is closed, so a GO_ON
+ * that is still on its way comes too late. */
+static void wait_note_copy(const struct gp_tensor *t)
+{
+    struct backup_rounds *b = &t->job->backup;
+    if (b->phase == BACKUP_ANNOUNCED && terms_are_following(&t->terms))
+        b->copied = b->held + 1;
+}
+
 static void wait_copy_landed(struct gp_request *q)
 {
     size_t streams_from = copy_streams_from(q->job->staged_bytes);
@@ -24,6 +33,7 @@ static void wait_copy_landed(struct gp_request *q)
         const void *landing = slabs_at(&q->job->slabs, t->open.landing);
         bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
         trace_step(q->job->trace, t->open.traced_ns, TRACE_COPYING);
+        wait_note_copy(t);
         if (is_long)
             pthread_mutex_unlock(&q->job->lock);
         copy_from_wire(t->open.result, landing, t->open.result_bytes,
@@ -76,13 +86,15 @@ static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
     return true;
 }
 
-/* Copies results out as they land. Returns true when the request is over or goes on, false after
- * the deadline. */
+/* Copies results out as they land. Returns true when the request is over or goes on, or its round
+ * goes on with another gradient; false after the deadline. */
 static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
         if (request_has_news(q))
             stall_end(q);
+        if (round_end_is_awaited(q))
+            return true; /* another gradient still uses the parameters (L121) */
         wait_copy_landed(q);
         if (request_is_over(q)) {
             wait_copy_rows(q);
@@ -104,6 +116,8 @@ int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
             return error;
         }
     }
+    if (round_end_is_awaited(q))
+        return round_end_is_due(q);
     if (!request_is_over(q))
         return WAIT_GOES_ON;
     struct err ended = q->err;
@@ -192,7 +206,7 @@ int gp_poll(gp_request *request, int timeout_ms)
         wait_poll(request, (uint64_t)timeout_ms * NS_PER_MS);
     else if (is_awaited || !request_is_over(request))
         engine_poll(&job->engine);
-    error = !is_awaited && request_is_over(request);
+    error = !round_end_is_awaited(request) && request_is_over(request);
     job_end_use(job);
     return error;
 }

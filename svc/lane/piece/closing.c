@@ -5,6 +5,7 @@
 #include "svc/lane/piece/closing.h"
 
 #include "packer/backup/backup.h"
+#include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/takers.h"
 #include "svc/lane/piece/waits.h"
 
@@ -142,6 +143,19 @@ static void closing_note_leavers(struct closing *c)
     }
 }
 
+/* Returns whether the rule counts a gradient of a rank that has lost its connection since. The
+ * round waits until the rank has announced this gradient again, or the job fails. */
+static bool closing_lacks_rank(const struct closing *c)
+{
+    for (uint32_t i = 0; i < c->piece->members; i++) {
+        struct rank *rank = &c->piece->ranks[i];
+        if (backup_is_counted(c->backup, i) && rank->worker->state != WORKER_LEFT &&
+            !quorum_waiting(c->piece, rank))
+            return true;
+    }
+    return false;
+}
+
 static bool closing_set_is_known(const struct piece *p)
 {
     return p->job->choices[p->round % CHOICES_PER_JOB].round == p->round;
@@ -168,7 +182,7 @@ bool closing_allows(struct piece *p)
                           : d.reason == BACKUP_REASON_GAIN   ? RECORD_REASON_GAIN
                           : d.reason == BACKUP_REASON_MOMENT ? RECORD_REASON_MOMENT
                                                              : RECORD_REASON_ABSENCE);
-    return d.verb == BACKUP_CLOSE;
+    return d.verb == BACKUP_CLOSE && !closing_lacks_rank(c);
 }
 
 struct rank *closing_next_to_go_on(struct piece *p)

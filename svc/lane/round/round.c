@@ -341,7 +341,7 @@ int round_choose(struct lane_job *job, const struct record_chosen *chosen)
 
 static void lead(struct piece *p)
 {
-    struct record_chosen chosen;
+    struct record_chosen chosen = {0};
     gradients_fill_set(p, &chosen);
     bool has_all = round_set_ranks(&chosen) == p->members;
     chosen.reason = has_all ? RECORD_REASON_ALL : RECORD_REASON_GAIN;

@@ -5,6 +5,8 @@
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -31,9 +33,8 @@ static void update(uint32_t rank, float value)
     ok(gp_update(tensors[rank], gradients[rank], parameters[rank], &settings, &requests[rank]));
 }
 
-/* Starts a job with backup workers, broadcasts its parameters, and pushes one gradient of each
- * rank. */
-static void begin(void)
+/* Starts a job with backup workers, and broadcasts its parameters. */
+static void join(void)
 {
     const gp_tensor_spec spec = {
         .name = "t", .dtype = GP_F32, .elements = ELEMENTS, .rule = GP_SGD};
@@ -53,6 +54,12 @@ static void begin(void)
         ok(gp_broadcast(tensors[rank], parameters[rank], 0, &requests[rank]));
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         ok(gp_wait(requests[rank], WAIT_MS));
+}
+
+/* Starts the job, and pushes one gradient of each rank. */
+static void begin(void)
+{
+    join();
     for (uint32_t rank = 0; rank < WORKERS; rank++)
         update(rank, 1);
 }
@@ -186,6 +193,82 @@ static void a_gradient_after_the_close_is_reported_and_dropped(void **state)
     expect_slot(1, 3);
 }
 
+static void *poll_long(void *ret_result)
+{
+    *(int *)ret_result = gp_poll(requests[0], WAIT_MS);
+    return NULL;
+}
+
+static void await_waiting_thread(void)
+{
+    bool is_waiting = false;
+    while (!is_waiting) {
+        pthread_mutex_lock(&jobs[0]->lock);
+        is_waiting = jobs[0]->progress.waiting > 0;
+        pthread_mutex_unlock(&jobs[0]->lock);
+        sched_yield();
+    }
+}
+
+/* The thread waits already when the rank is to go on, and the round closes during the wait. */
+static void a_waiting_thread_copies_nothing_while_a_gradient_is_computed(void **state)
+{
+    pthread_t thread;
+    int polled = -1;
+    (void)state;
+    join();
+    update(0, 1);
+    announce(0);
+    float before = parameters[0][0];
+    assert_int_equal(pthread_create(&thread, NULL, poll_long, &polled), 0);
+    await_waiting_thread();
+    say_go_on(1, 2);
+    assert_int_equal(gp_round_end(jobs[0], 0, WAIT_MS, NULL), 2);
+    update(1, 1);
+    say_counts((const uint8_t[]){1, 1});
+    expect_end(1, 2, 1);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(polled, 0);
+    assert_true(parameters[0][0] == before);
+    update(0, 7);
+    expect_end(0, 2, 1);
+}
+
+/* A result proves that the round is closed, and may be in the parameters already. */
+static void a_request_for_a_gradient_after_a_result_is_dropped(void **state)
+{
+    (void)state;
+    begin();
+    announce(0);
+    say_counts((const uint8_t[]){1, 1});
+    while (gp_poll(requests[0], SHORT_MS) == 0)
+        ;
+    uint64_t stale = jobs[0]->stale;
+    say_go_on(1, 2);
+    while (jobs[0]->stale == stale)
+        assert_int_equal(gp_round_end(jobs[0], 0, SHORT_MS, NULL), -ETIMEDOUT);
+    expect_end(1, 2, 1);
+    expect_end(0, 2, 1);
+}
+
+static void a_failure_before_another_gradient_ends_the_round(void **state)
+{
+    int error;
+    (void)state;
+    join();
+    update(0, 1);
+    announce(0);
+    say_go_on(1, 2);
+    assert_int_equal(gp_round_end(jobs[0], 0, WAIT_MS, NULL), 2);
+    script_lock(&rig);
+    script_fail_job(&rig, -ECONNRESET, "rank 1 of job job (node8, pid 77) is gone");
+    script_unlock(&rig);
+    while ((error = gp_wait(requests[0], SHORT_MS)) == -EDEADLK)
+        sched_yield();
+    failed(error, -ECONNRESET, "rank 1 of job job (node8, pid 77) is gone", NULL);
+    failed(gp_round_end(jobs[0], 0, WAIT_MS, NULL), -ECONNRESET, "rank 1", "is gone", NULL);
+}
+
 static void a_rank_may_wait_in_place_of_another_gradient(void **state)
 {
     (void)state;
@@ -255,6 +338,9 @@ int main(void)
         CASE(another_gradient_goes_to_its_own_slot_and_counts),
         CASE(a_third_gradient_follows_the_second),
         CASE(a_gradient_after_the_close_is_reported_and_dropped),
+        CASE(a_waiting_thread_copies_nothing_while_a_gradient_is_computed),
+        CASE(a_request_for_a_gradient_after_a_result_is_dropped),
+        CASE(a_failure_before_another_gradient_ends_the_round),
         CASE(a_rank_may_wait_in_place_of_another_gradient),
         CASE(a_wait_before_the_end_of_the_round_is_refused),
         CASE(gradients_of_a_round_are_pushed_alike),

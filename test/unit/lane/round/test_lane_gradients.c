@@ -401,6 +401,34 @@ static void a_new_leader_lane_counts_all_gradients_of_one_record(void **state)
     expect_set(9, (const uint8_t[RANKS]){2, 1, 1, 0});
 }
 
+/* The rule still counts the gradients of rank 0, but a set needs a new announcement of them. Only
+ * with libfabric may a new connection replace another. */
+static void a_round_waits_for_counted_gradients_of_a_lost_connection(void **state)
+{
+    const struct record_chosen *chosen = &rig.workers[1].chosen;
+    const char *given = kind;
+    kind = "ofi";
+    start_leader(all_four, true);
+    kind = given;
+    say(0, 9, 2, RECORD_ANNOUNCE);
+    say(1, 9, 1, RECORD_ANNOUNCE);
+    say(2, 8, 1, RECORD_IDLE);
+    say(SLOW, 8, 1, RECORD_IDLE);
+    rig_until(&rig, has_read(0, 9, 2) && has_read(1, 9, 1));
+    rig_settle(&rig);
+    rig.workers[0].is_stopped = true;
+    rig_connect(&rig, RANKS, RIG_JOB, 0);
+    end(2, 9, 1);
+    rig_settle(&rig);
+    assert_int_equal(rig.workers[1].commits_count, 0);
+    say(RANKS, 9, 2, RECORD_ANNOUNCE);
+    rig_until(&rig, is_closed(1, 9));
+    assert_int_equal(round_set_count(chosen, 0), 2);
+    assert_int_equal(round_set_count(chosen, 1), 1);
+    assert_int_equal(round_set_count(chosen, 2), 1);
+    assert_int_equal(round_set_count(chosen, SLOW), 0);
+}
+
 static void a_set_that_a_worker_knows_is_kept(void **state)
 {
     start_leader(all_four, true);
@@ -478,6 +506,7 @@ int main(int argc, char **argv)
         CASE(a_gradient_after_the_close_is_dropped_unanswered),
         CASE(a_repeated_record_counts_once),
         CASE(a_new_leader_lane_counts_all_gradients_of_one_record),
+        CASE(a_round_waits_for_counted_gradients_of_a_lost_connection),
         CASE(a_set_that_a_worker_knows_is_kept),
         CASE(more_gradients_than_the_terms_permit_are_refused),
         CASE(random_arrivals_are_counted_exactly),
