@@ -77,10 +77,20 @@ def _run(script):
         return _FAILED
     finally:
         studies.close_all()
+        _drop_unread_output()
     if not studies.has_made():
         _say(f'{script} has made no Study, so nothing was run; see EXPLORING.md')
         return _FAILED
     return _OK
+
+
+def _drop_unread_output():
+    """Drops buffered output after its reader has ended. Otherwise Python fails to write this output
+    at the end of the process, and exits with 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 # ---- gradpool trials ----
