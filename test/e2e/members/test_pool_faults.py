@@ -126,6 +126,7 @@ class Lost(test_site_pool.SitePools):
         pool = self.pool('here', 'sh', '-c', script, endpoint=self.relay.endpoint)
         self.relay.frees.set()
         until(lambda: len(pool.carriers()) >= 1, 'the worker runs', process=pool)
+        self.await_held('here', 1, pool)    # the report of the start needs an answer
         self.relay.mutes = True
         (self.folder / 'go').touch()
         until(lambda: 'job here of the pool on' in self.service.serve.text(), 'the job is over',
