@@ -1,5 +1,5 @@
-/* Sends requests of lanes for table memory to the coordinator, which answers with a PlaceRequest
- * that raises the allowance. svc/lane/RULES.md: A82, A134. */
+/* Sends requests of lanes for table memory to the coordinator. The coordinator answers with a
+ * PlaceRequest, which raises the allowance. svc/lane/RULES.md: A82, A134. */
 #include "svc/aggregator/internal.h"
 #include "svc/lane/rows/room/room.h"
 

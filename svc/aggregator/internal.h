@@ -95,8 +95,8 @@ void memory_forget(struct lane_thread *thread);
 /* Prepares memory for jobs on lanes that wait for memory. */
 void memory_serve_wishes(struct aggregator *a);
 
-/* allow.c: sends the requests of lanes for table memory to the coordinator. `again`: also requests
- * that were sent on an earlier connection. Returns 0 or an error; after an error the coordinator is
+/* allow.c: sends the requests of lanes for table memory to the coordinator. `again`: also
+ * requests from an earlier connection. Returns 0 or an error; after an error the coordinator is
  * away. */
 int allow_ask(struct aggregator *a, bool again);
 

@@ -15,8 +15,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Notes that a result of the open round is copied to the caller. The round is closed, so a GO_ON
- * that is still on its way comes too late. */
+/* Notes that a result of the open round is copied to the caller. The round is closed, so
+ * a GO_ON of this round comes too late. */
 static void wait_note_copy(const struct gp_tensor *t)
 {
     struct backup_rounds *b = &t->job->backup;

@@ -178,8 +178,8 @@ static int begin_end_last(const struct beginning *b)
     return BEGIN_GOES_ON;
 }
 
-/* Makes the only round of `end`. The lanes store the number of this round. By this number, a worker
- * that enters after all other ranks have left detects that the training was finished. The wait is
+/* Makes the only round of `end`. The lanes store the number of this round. If all
+ * other ranks have left, a late worker detects by this number the end of the training. The wait is
  * short, because a worker in the middle of its entry does not push `end`. Without this round the
  * late worker gets -EOWNERDEAD. */
 static int begin_mark_end(const struct beginning *b)

@@ -119,8 +119,8 @@ struct filing_part {
 
 static void filing_write_part(struct filing *f);
 
-/* Called when all lanes have answered. If an allowance had no room, the part is sent again; rows
- * that are stored already are then replaced by the same rows. */
+/* Called when all lanes have answered. If an allowance had no room, the part is sent again.
+ * Stored rows are then replaced by the same rows. */
 static void filing_part_is_over(struct filing *f)
 {
     if (f->part->is_short)
