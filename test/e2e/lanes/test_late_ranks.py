@@ -67,8 +67,8 @@ class LateRanks(unittest.TestCase):
 
     def more_rounds(self, count):
         """Waits for further rounds of the ranks that are not late."""
-        wanted = [len(rank.pushes()) + count for rank in self.ranks[:2]]
-        for rank, least in zip(self.ranks, wanted):
+        least = len(self.ranks[0].pushes()) + count
+        for rank in self.ranks[:2]:
             rank.await_pushes(least)
 
     def stop(self, rank):
