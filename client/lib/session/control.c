@@ -185,8 +185,8 @@ static void finish(struct control *c, struct control_call *call, const envelope 
     call->done(call, reply, err);
     pthread_mutex_lock(&c->lock);
     call->is_over = true;
-    pthread_cond_broadcast(&c->over);
     pthread_mutex_unlock(&c->lock);
+    pthread_cond_broadcast(&c->over);
 }
 
 static struct control_call *take_call(struct control *c, uint64_t id)
