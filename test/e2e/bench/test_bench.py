@@ -362,7 +362,8 @@ class Tables(unittest.TestCase):
 class Stages(unittest.TestCase):
     NAMES = ['border_p50_ms', 'idle_cpu_ms_a_minute', 'border_p50_ms_tcp',
              'hand_over_of_broadcast', 'hand_over_of_file', 'svrg_time_of_best',
-             'svrg_slots_of_best', 'batch_time_of_best', 'batch_slots_of_best',
+             'svrg_slots_of_best', 'svrg_best_workers', 'batch_time_of_best',
+             'batch_slots_of_best', 'batch_best_workers',
              'automatic_of_best']
 
     def lines(self, answer):
