@@ -179,6 +179,8 @@ static int make_channel(struct control *c, uint64_t deadline_ns, struct channel 
 
 /* ---- calls ---- */
 
+/* Wakes the waiting thread after the unlock. With the lock held the thread would wake up, wait for
+ * the lock, and wake up again. */
 static void finish(struct control *c, struct control_call *call, const envelope *reply,
                    const struct err *err)
 {
