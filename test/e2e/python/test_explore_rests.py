@@ -159,8 +159,8 @@ open(f'{folder}/begun', 'a').write(f'{os.getpid()}\\n')
 torch.manual_seed(1)
 model = torch.nn.Linear(2, 1)
 optimizer = torch.optim.SGD(model.parameters(), 0.01)
-data = torch.ones(1600, 2)
-run = gradpool.elastic.Run(model, optimizer, samples=1600, batch=4, epochs=1, reports=['loss'])
+data = torch.ones(800, 2)
+run = gradpool.elastic.Run(model, optimizer, samples=800, batch=4, epochs=1, reports=['loss'])
 for step in run:
     loss = model(data[step.indices]).pow(2).mean()
     optimizer.zero_grad()
@@ -241,7 +241,7 @@ class Studies(Folder):
         self.assertEqual(self.row()['step'], step)
         (self.folder / 'go-on').touch()
         self.assertEqual(process.wait(STUDY_S), 0, process.text())
-        self.assertIn('state trained 400', process.text())
+        self.assertIn('state trained 200', process.text())
         self.assertIn('job digits/1 goes on after its rest', log.read_text())
         self.assertEqual(self.row()['skipped'], 0)
 
@@ -268,7 +268,7 @@ class Studies(Folder):
         self.assertEqual(self.row()['state'], 'resting')
         (self.folder / 'go-on').touch()
         self.assertEqual(process.wait(STUDY_S), 0, process.text())
-        self.assertIn('state trained 400', process.text())
+        self.assertIn('state trained 200', process.text())
 
     def test_a_killed_study_leaves_a_trial_that_rests_and_goes_on(self):
         (self.folder / 'hold').touch()
@@ -280,7 +280,7 @@ class Studies(Folder):
               'the trial rests', STUDY_S)
         second = self.start('pass', 'workers=(1, 1)', ('--resume', 'gradpool-digits'), 'second')
         self.assertEqual(second.wait(STUDY_S), 0, second.text())
-        self.assertIn('state trained 400', second.text())
+        self.assertIn('state trained 200', second.text())
         self.assertEqual(len(self.pids()), 1)
 
 
