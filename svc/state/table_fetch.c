@@ -143,7 +143,8 @@ int table_fetch_export(struct table_fetch *f, struct err *err)
 
 static void import_note_keys(struct table_fetch *f, const struct table_file *file, int64_t bytes)
 {
-    for (const char *row = f->part; row < f->part + bytes; row += file->row_bytes) {
+    size_t row_bytes = table_file_row_bytes(&file->head.terms);
+    for (const char *row = f->part; row < f->part + bytes; row += row_bytes) {
         uint64_t key;
         memcpy(&key, row, sizeof key);
         f->largest_key = key > f->largest_key ? key : f->largest_key;
