@@ -262,7 +262,8 @@ class Engine:
             if pool is not None and trial.verdict and trial.number not in self._signalled:
                 pool.signal(signal.SIGTERM)
                 self._signalled.add(trial.number)
-            elif pool is None and not trial.verdict and len(self._pools) < self._options['ahead']:
+            elif (pool is None and not trial.verdict and self._options['starter'].is_ready()
+                  and len(self._pools) < self._options['ahead']):
                 self._start(trial)
                 if not self._pools[trial.number].await_queued(_QUEUE_S):
                     return      # a slow service: the next turn continues
@@ -276,10 +277,11 @@ class Engine:
                    '--study', self.settings['name'], '--site', options['site'],
                    '--endpoint', options['endpoint'], '--folder', folder,
                    '--workers', str(least), '--workers-max', str(most),
+                   *options['starter'].words,
                    *pools.filled(trial.number, self.settings['command'], trial.parameters)]
         with held():
-            self._pools[trial.number] = pools.Pool.start(folder, command, self.settings['cwd'],
-                                                         pools.environment_of(folder))
+            self._pools[trial.number] = options['starter'].start(
+                folder, command, self.settings['cwd'], pools.environment_of(folder))
         self._set(trial, begun_s=trial.begun_s or time.time())
 
     def _copy(self, is_running):
@@ -327,6 +329,7 @@ class Engine:
                 self._set(trial, state=WAITING)
 
     def close(self):
+        self._options['starter'].close()
         self._copy(is_running=False)
         self.store.close()
 
