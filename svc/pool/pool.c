@@ -6,6 +6,7 @@
 #include "svc/base/system/process.h"
 #include "svc/base/system/signals.h"
 #include "svc/pool/internal.h"
+#include "svc/pool/preload/preload.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -308,6 +309,8 @@ static uint64_t pool_act(struct worker_pool *pool)
             pool_say("rank %u was removed, but stays after %llu s, so its process is ended; raise "
                      "--leave-timeout to wait longer",
                      action.rank, (unsigned long long)(pool->options->leave_ns / NS_PER_S));
+        if (action.verb == POOL_START && preload_is_importing())
+            return preload_due();
         switch (action.verb) {
         case POOL_START: pool_start_rank(pool, action.rank, now_ns); break;
         case POOL_SIGNAL: process_signal(&pool->processes[action.rank], action.signal); break;
@@ -320,17 +323,20 @@ static uint64_t pool_act(struct worker_pool *pool)
 static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
 {
     int news_fd = pool->site ? site_fd(pool->site) : watch_fd(pool->watch);
-    struct pollfd fds[POOL_RANKS_MAX + 2] = {{.fd = pool->signal_fd, .events = POLLIN},
-                                             {.fd = news_fd, .events = POLLIN}};
+    struct pollfd fds[POOL_RANKS_MAX + 3] = {{.fd = pool->signal_fd, .events = POLLIN},
+                                             {.fd = news_fd, .events = POLLIN},
+                                             {.fd = preload_fd(), .events = POLLIN}};
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
         const struct pool_process *process = &pool->processes[rank];
-        fds[rank + 2] =
+        fds[rank + 3] =
             (struct pollfd){.fd = process->is_own ? -1 : process->pidfd, .events = POLLIN};
     }
-    if (poll(fds, pool->ranks.most + 2, clock_poll_ms(next_ns, clock_now_ns())) <= 0)
+    int ready = poll(fds, pool->ranks.most + 3, clock_poll_ms(next_ns, clock_now_ns()));
+    preload_turn(); /* before the end of its process is read */
+    if (ready <= 0)
         return;
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++)
-        if (fds[rank + 2].revents)
+        if (fds[rank + 3].revents)
             adopted_ended(pool, rank);
     if (fds[1].revents && pool->site)
         (void)pool_take_orders(pool);
@@ -473,14 +479,17 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     int error = folder_open(o->folder, pool->folder, err);
     if (error < 0)
         return error;
-    pool->had_children = processes_has_children();
+    pool->had_children = !preload_is_inherited() && processes_has_children();
     sigaddset(&watched, SIGCHLD);
     sigaddset(&watched, SIGUSR1);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (pool->signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
         return err_set(err, -errno, "no signals of children: %s", strerror(errno));
-    return pool_begin_workers(pool, err);
+    int begun = pool_begin_workers(pool, err);
+    if (begun == 0)
+        pool_begin_preload(pool);
+    return begun;
 }
 
 /* A study that was started again learns the exit code from the folder. */
@@ -509,6 +518,7 @@ int pool_run(const struct pool_options *options)
         pool_withdraw(&pool);
         pool_turn(&pool, next_ns);
     }
+    preload_end();
     pool_settle(&pool);
     if (!pool.had_children)
         processes_end_children();

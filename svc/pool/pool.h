@@ -15,6 +15,7 @@ struct pool_options {
     uint32_t workers, workers_max;
     uint64_t leave_ns;     /* time in which a removed worker leaves by itself */
     char **program;        /* arguments; ends with NULL */
+    const char *preload;   /* modules, preload_find_mistake(); NULL: none */
     const char *site;      /* site that the user has named; NULL: `host_site` */
     const char *study;     /* of the job; NULL: none. Used with a site */
     bool may_rest;         /* the job may rest, to make room for other jobs of the site */

@@ -9,6 +9,7 @@
 #include "svc/cli/run/pool_site.h"
 #include "svc/cli/run/run.h"
 #include "svc/pool/pool.h"
+#include "svc/pool/preload/preload.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -171,6 +172,8 @@ static const char *pool_find_mistake(const struct run_pool *o)
         return "--study: expected a name of 1 to 127 bytes, without double quotes";
     if (!o->folder && o->job && strchr(o->job, '/'))
         return "--job has a slash, so it names no folder: give --folder, too";
+    if (o->preload)
+        return preload_find_mistake(o->preload, o->program);
     return NULL;
 }
 
@@ -231,6 +234,7 @@ int run_pool(const struct run_pool *o)
                                          .workers_max = o->workers_max,
                                          .leave_ns = o->leave_ms * NS_PER_MS,
                                          .program = o->program,
+                                         .preload = o->preload,
                                          .site = o->site,
                                          .study = o->study,
                                          .followers = o->followers,

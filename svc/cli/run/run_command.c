@@ -26,6 +26,7 @@ enum {
     MOST,
     FOLDER,
     LEAVE,
+    PRELOAD,
     SITE,
     STUDY,
     REST,
@@ -45,6 +46,9 @@ const struct knob run_knobs[] = {
                 "with --workers-max: folder of logs and state (default: gradpool-JOB)"},
     [LEAVE] = {"leave-timeout", "S",
                "with --workers-max: seconds in which a removed worker leaves (default: 30)"},
+    [PRELOAD] = {"preload", "MODULE,...",
+                 "with --workers-max: import these Python modules once, and fork the workers "
+                 "(default: none)"},
     [SITE] = {"site", "NAME",
               "with --workers-max: site whose slots the workers use (default: this host, if the "
               "service has slots for it)"},
@@ -118,6 +122,7 @@ static int set(void *context, int index, const char *value, struct err *err)
     case MOST: return set_number(value, 1, &run->pool.workers_max, err);
     case FOLDER: run->pool.folder = value; return 0;
     case LEAVE: return knobs_seconds(value, LEAVE_MAX_S, &run->pool.leave_ms, err);
+    case PRELOAD: run->pool.preload = value; return 0;
     case SITE: run->pool.site = value; return 0;
     case STUDY: run->pool.study = value; return 0;
     case REST: run->pool.may_rest = true; return 0;
@@ -184,6 +189,8 @@ static const char *find_mistake(const struct run *run)
         return "missing: PROGRAM";
     if (run->pool.workers_max == 0 && run->pool.folder)
         return "--folder is for a job that may grow: give --workers-max, too";
+    if (run->pool.workers_max == 0 && run->pool.preload)
+        return "--preload is for a job that may grow: give --workers-max, too";
     if (run->pool.workers_max == 0 && run->pool.site)
         return "--site is for a job that may grow: give --workers-max, too";
     if (run->pool.study && !run->pool.site)

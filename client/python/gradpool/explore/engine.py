@@ -316,6 +316,7 @@ class Engine:
                 self._set(trial, state=WAITING)
 
     def close(self):
+        self._options['starter'].close()
         self._copy(is_running=False)
         self.store.close()
 

@@ -20,7 +20,8 @@ class Fleet:
 
       folder_of  function that returns the folder of a trial
       settings   those of study.db: name, command, workers, cwd, rest
-      options    endpoint, site, program; ahead: trials that may have a pool at once
+      options    endpoint, site, program; ahead: trials that may have a pool at once;
+                 starter: starts the process of a pool
       rungs_of   function that returns the steps at which the rule judges a trial
       say        function that gets a line for the user"""
 
@@ -83,7 +84,8 @@ class Fleet:
             elif not trial.verdict:
                 self._rest(trial, pool)
         due = [one for one in trials if not one.verdict and not one.rests and self.get(one) is None]
-        due = due[:max(0, self._options['ahead'] - len(self._pools))]
+        is_ready = self._options['starter'].is_ready()
+        due = due[:max(0, self._options['ahead'] - len(self._pools)) if is_ready else 0]
         for place, trial in enumerate(due, 1):
             if not self._try_start(trial, len(due) - place):
                 break
@@ -123,10 +125,11 @@ class Fleet:
                    '--announce', str(min(followers, _ANNOUNCED_MAX)),
                    *(['--rest'] if settings.get('rest') else []),
                    '--workers', str(least), '--workers-max', str(most),
+                   *options['starter'].words,
                    *pools.filled(trial.number, settings['command'], trial.parameters)]
         with held():
-            self._pools[trial.number] = pools.Pool.start(folder, command, settings['cwd'],
-                                                         pools.environment_of(folder))
+            self._pools[trial.number] = options['starter'].start(
+                folder, command, settings['cwd'], pools.environment_of(folder))
 
     def _rest(self, trial, pool):
         """Passes the wish of a trial to rest, or to go on, to its pool. A trial that probes has no

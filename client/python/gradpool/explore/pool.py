@@ -34,13 +34,14 @@ class Pool:
         self._is_queued, self._rests, self._rest_size = False, False, 0
 
     @classmethod
-    def start(cls, folder, command, cwd, environment):
-        """Starts the process. Output of the pool, such as refusals, is appended to its log."""
+    def start(cls, folder, command, cwd, environment, begin=None):
+        """Starts the process. Output of the pool, such as refusals, is appended to its log.
+
+          begin  starts a process that is no child of this one; None: a child"""
         log_bytes = _bytes_of_rank(folder)
         with open(os.path.join(folder, LOG), 'ab') as log:
             output_begin = os.stat(log.fileno()).st_size
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                     cwd=cwd, start_new_session=True, env=environment)
+            child = (begin or _begin)(command, log, cwd, environment)
         started = cls(folder, child.pid, child)
         started._log_bytes, started._output_begin = log_bytes, output_begin
         return started
@@ -111,6 +112,11 @@ class Pool:
 
     def close(self):
         os.close(self.fd)
+
+
+def _begin(command, log, cwd, environment):
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
+                            start_new_session=True, env=environment)
 
 
 def _has_ended(pidfd):

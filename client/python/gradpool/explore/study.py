@@ -8,6 +8,7 @@ from ..errors import mismatch
 from . import locks, pool as pools, service, store as stores
 from .ending import held
 from .engine import Engine
+from .preload import starter_of
 from .rules import Never
 from .table import Table
 from .trial import best_of, text_of
@@ -19,7 +20,7 @@ _made = []      # the Study of this process
 
 class Options:
     """Options of `gradpool explore`, for the Study of its script. Without the command: none."""
-    folder = site = endpoint = slots = None
+    folder = site = endpoint = slots = preload = None
     resume = False
 
 
@@ -78,7 +79,7 @@ class Study:
         return self._reopen() if exists else stores.Store.create(self.folder, {
             **self._settings, 'script': os.path.abspath(sys.argv[0]), 'arguments': sys.argv[1:],
             'cwd': os.getcwd(), 'site': options.site, 'slots': options.slots,
-            'endpoint': options.endpoint, 'rule_state': {}})
+            'endpoint': options.endpoint, 'preload': options.preload, 'rule_state': {}})
 
     def _reopen(self):
         store = stores.Store(self.folder)
@@ -103,7 +104,8 @@ class Study:
             raise mismatch(f'study {self.name}: a trial needs {kept["workers"][0]} slots, and site '
                            f'{site} has {slots}; give fewer workers')
         return {'program': service.program(), 'site': site, 'endpoint': endpoint,
-                'ahead': 2 * slots}
+                'ahead': 2 * slots,
+                'starter': starter_of(self.folder, kept, self._table.say)}
 
     # ---- trials ----
 
