@@ -108,8 +108,7 @@ enum gp_quorum { GP_ALL = 0, GP_FIRST = 1, GP_CHOSEN = 2, GP_STALE = 3, GP_ANY =
 #define GP_LEADS 1u
 #define GP_MEASURES 2u /* `gradpool jobs --json` shows the squares of gradients and result */
 
-/* A time-out of 0 ms or less means the default: GRADPOOL_TIMEOUT_MS, or 60000. Functions without a
- * time-out argument name their deadline. */
+/* Means GRADPOOL_TIMEOUT_MS, or 60000. Functions without a time-out name their deadline. */
 #define GP_TIMEOUT_DEFAULT 0
 
 /* ---- the library ---- */
@@ -189,8 +188,8 @@ typedef struct gp_backup_spec {
     uint32_t lag;       /* without update rules: rounds a rank may be behind, up to 16; 0: 4 */
     uint32_t gradients; /* maximum of gradients of one rank in a round, 1 to 7; 0 means 1 */
     enum gp_backup_rate rate;
-    /* file to which rank 0 writes the sets of all rounds; file whose sets the rounds get; NULL: of
-     * GRADPOOL_SETS_RECORD; of GRADPOOL_SETS_REPLAY (client/README.md) */
+    /* file to which rank 0 writes the sets of all rounds; file whose sets the rounds get; "": none;
+     * NULL: of GRADPOOL_SETS_RECORD; of GRADPOOL_SETS_REPLAY (client/README.md) */
     const char *record, *replay;
 } gp_backup_spec;
 
@@ -363,8 +362,7 @@ typedef struct gp_tensor_spec {
 GP_API int gp_tensors_declare(gp_job *job, const gp_tensor_spec *specs, size_t count,
                               gp_tensor **ret_tensors);
 
-/* Declares one tensor of all ranks with GP_ALL and without a rule. Like gp_tensors_declare() in
- * everything else. */
+/* Like gp_tensors_declare() for one tensor of all ranks with GP_ALL and without a rule. */
 GP_API int gp_tensor_declare(gp_job *job, const char *name, enum gp_dtype dtype, uint64_t elements,
                              gp_tensor **ret_tensor);
 
@@ -377,7 +375,6 @@ GP_API int gp_tensor_undeclare(gp_tensor *tensor);
 
 /* Returns the tensor's name, which is valid as long as the handle; "" for NULL. */
 GP_API const char *gp_tensor_name(const gp_tensor *tensor);
-
 /* Returns the tensor's number of elements; 0 for NULL. */
 GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 
@@ -485,17 +482,21 @@ GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_
  * rounds behind. Errors of gp_round_end(); -EBUSY a request is open, or a second thread calls. */
 GP_API int gp_round_next(gp_job *job, int timeout_ms);
 
-/* Returns the newest round that closed without this rank; 0: none is known. A gradient that is
- * computed for that round will be dropped. Any thread may call; the call never waits. */
+/* Returns the newest closed round whose results this rank lacks; 0: none. A gradient for that round
+ * will be dropped. Never waits. After the first call, messages of lanes are read at any time. */
 GP_API uint64_t gp_job_passed(gp_job *job);
+
+/* Ends this rank's round without a push, after gp_job_passed() and a first gp_round_end(). Results
+ * are written as by gp_round_next(), which follows. Returns 1: no gradient counts; 0: earlier ones
+ * do, gp_wait() for them; 2: the round is open. Errors of gp_round_next(); -EINVAL a push. */
+GP_API int gp_round_skip(gp_job *job, int timeout_ms, gp_round *ret_round);
 
 /* Starts a round between the two ranks of a set, or of a job of two workers: `values` (E elements)
  * of the sender go to the receiver. The request is done when the receiver has the values. One rank
  * calls gp_send(), the other gp_receive(). Errors of gp_push_pull(); -EINVAL also for a set of
  * another size. gp_wait() returns -EINVAL if both ranks sent or both received. */
 GP_API int gp_send(gp_tensor *tensor, const void *values, gp_request **ret_request);
-
-/* Starts the receiving side of gp_send(): `values` (E elements) gets the sender's values. */
+/* The receiving side of gp_send(): `values` (E elements) gets the sender's values. */
 GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request);
 
 /* Waits for a request, for up to timeout_ms, and copies results out of shared memory.
@@ -593,7 +594,6 @@ GP_API int gp_restore(gp_tensor *tensor, const float *arrays, float *parameters,
 /* Returns a checksum of `count` arrays of bytes[i] bytes, in their order. A change of any one word
  * changes the checksum. Use: to detect writes of other code to the arrays. Pure; never fails. */
 GP_API uint64_t gp_checksum(const void *const *arrays, const size_t *bytes, size_t count);
-
 #ifdef __cplusplus
 }
 #endif

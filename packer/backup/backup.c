@@ -167,13 +167,22 @@ static double backup_since(uint64_t now_ns, uint64_t then_ns)
     return now_ns > then_ns ? (double)(now_ns - then_ns) : 0;
 }
 
+int backup_interrupted(struct backup *b, uint32_t rank, uint64_t now_ns)
+{
+    struct backup_rank *r = member_of(b, rank);
+    if (!r || !r->is_flying)
+        return -EINVAL;
+    pace_interrupted(b->curve, &r->pace, backup_since(now_ns, r->began_ns));
+    r->is_flying = false;
+    return 0;
+}
+
 int backup_began(struct backup *b, uint32_t rank, uint64_t now_ns)
 {
     struct backup_rank *r = member_of(b, rank);
     if (!r)
         return -EINVAL;
-    if (r->is_flying)
-        pace_interrupted(b->curve, &r->pace, backup_since(now_ns, r->began_ns));
+    (void)backup_interrupted(b, rank, now_ns); /* an error means that the rank computes nothing */
     r->is_flying = true;
     r->began_ns = now_ns;
     r->round = b->round;

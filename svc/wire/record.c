@@ -106,7 +106,9 @@ static bool ready_is_sound(const struct record_ready *r)
         return false;
     if (r->standing > RECORD_TAKES || !ready_tail_is_sound(r))
         return false;
-    if (r->standing == RECORD_TAKES && (r->input_bytes != 0 || r->outputs != 1))
+    /* the hidden tensor, whose operation is a barrier, has no result that could be requested */
+    uint32_t wanted = r->operation == RECORD_BARRIER ? 0 : 1;
+    if (r->standing == RECORD_TAKES && (r->input_bytes != 0 || r->outputs != wanted))
         return false;
     /* Rounds count from 1. Number 0 is valid from a worker that enters, and from an idle worker
      * before its first round. */

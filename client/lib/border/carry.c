@@ -7,7 +7,7 @@
  * access of a process or a lane to a new page costs more than the copy of the page. */
 #include "client/lib/border/internal.h"
 #include "client/lib/declare/declare.h"
-#include "client/lib/round/copy.h"
+#include "client/lib/link/copy.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
 #include "svc/base/text.h"

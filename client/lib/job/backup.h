@@ -3,6 +3,7 @@
 #ifndef GRADPOOL_CLIENT_LIB_JOB_BACKUP_H
 #define GRADPOOL_CLIENT_LIB_JOB_BACKUP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -30,6 +31,7 @@ enum backup_report {
     /* `newest` is the round whose results this rank has to fetch, or has fetched */
     REPORT_ANSWERED,
     REPORT_LATE, /* a gradient was ready after the close, and its record was not sent yet */
+    REPORT_LEFT, /* another gradient was given up after the close; its record was not sent yet */
 };
 
 struct backup_rounds {
@@ -46,8 +48,30 @@ struct backup_rounds {
     /* newest closed round that any lane has named. Without rules, a rank fetches the sums of every
      * round up to this one before its next gradient */
     uint64_t newest;
-    struct job_sets *sets;   /* recording and replay of sets; NULL: neither */
-    _Atomic uint64_t passed; /* newest closed round whose results this rank lacks; 0: none */
+    struct job_sets *sets; /* recording and replay of sets; NULL: neither */
+    /* newest closed round whose results this rank lacks (0: none), and BACKUP_WATCHED; the only
+     * field that is read without the lock */
+    _Atomic uint64_t passed;
 };
+
+/* bit of `passed`: the caller has asked for it, so lanes are heard while no call waits */
+#define BACKUP_WATCHED (UINT64_C(1) << 63)
+
+static inline uint64_t backup_passed(const struct backup_rounds *b)
+{
+    return atomic_load_explicit(&b->passed, memory_order_relaxed) & ~BACKUP_WATCHED;
+}
+
+static inline bool backup_is_watched(const struct backup_rounds *b)
+{
+    return atomic_load_explicit(&b->passed, memory_order_relaxed) & BACKUP_WATCHED;
+}
+
+/* Stores the round, or 0. Called with the lock held. */
+static inline void backup_pass(struct backup_rounds *b, uint64_t round)
+{
+    uint64_t bit = backup_is_watched(b) ? BACKUP_WATCHED : 0;
+    atomic_store_explicit(&b->passed, round | bit, memory_order_relaxed);
+}
 
 #endif

@@ -26,14 +26,21 @@ struct gp_request *request_take(struct gp_job *job)
     q->missing_tensor = NULL;
     list_init(&q->waiting);
     list_init(&q->landed);
+    list_init(&q->copying);
     list_init(&q->done);
     list_append(&job->requests, &q->node);
     return q;
 }
 
-bool request_is_over(const struct gp_request *q)
+/* Returns whether no message of a lane can change the end of the request. */
+static bool request_has_ended(const struct gp_request *q)
 {
     return q->err.code || (list_is_empty(&q->waiting) && !(q->rows && q->rows->open > 0));
+}
+
+bool request_is_over(const struct gp_request *q)
+{
+    return list_is_empty(&q->copying) && request_has_ended(q);
 }
 
 bool request_goes_on(const struct gp_request *q)
@@ -50,7 +57,7 @@ bool request_has_news(void *request)
 
 void request_fail(struct gp_request *q, int code, const char *text)
 {
-    if (request_is_over(q))
+    if (request_has_ended(q))
         return;
     err_set(&q->err, code, "%s", text);
     engine_kick(&q->job->engine);
@@ -74,6 +81,7 @@ static void request_detach_all(struct gp_request *q)
 {
     request_detach(q, &q->waiting);
     request_detach(q, &q->landed);
+    request_detach(q, &q->copying);
     request_detach(q, &q->done);
     list_remove(&q->node);
     if (q->rows)

@@ -20,6 +20,7 @@ struct gp_request {
     struct gp_job *job;  /* NULL: the job was left */
     struct list waiting; /* tensors whose round is still in progress */
     struct list landed;  /* tensors with a result that must be copied to the caller's memory */
+    struct list copying; /* tensors whose result some thread copies */
     struct list done;
     struct row_call *rows; /* pull or push of a table; NULL: rounds of tensors */
     struct err err;

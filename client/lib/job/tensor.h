@@ -32,7 +32,8 @@ struct push {
     bool copies_in;      /* the gradient is copied to the staging input */
     bool copies_out;     /* the landing area is copied to the result */
     bool ends_committed; /* memory of the caller is lent, so the wait ends at COMMIT (L2) */
-    /* the gradient was dropped, and the result of a later round is being fetched (W22) */
+    /* the gradient was dropped, and the result of a later round is being fetched (W22). Hidden
+     * tensor: the rank has no gradient of the round */
     bool is_taking;
 };
 

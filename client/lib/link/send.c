@@ -285,19 +285,22 @@ static void send_landed(struct link *l)
         b->report = REPORT_SENT;
 }
 
-/* Reports to the leader lane that the last gradient was ready after the close of its round. The
- * rule learns from this record how long the rank computes. The lane sends no answer. */
+/* Reports to the leader lane that the last gradient was ready after the close of its round, or was
+ * given up. The rule learns from this record how long the rank computes. The lane sends no
+ * answer. */
 static void send_late(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;
     struct record_ready ready;
-    if (b->report != REPORT_LATE)
+    bool is_whole = b->report == REPORT_LATE;
+    if (!is_whole && b->report != REPORT_LEFT)
         return;
     const struct piece *p = b->leader->pieces;
     if (p->link != l || !list_is_empty(&p->unsent))
         return;
-    ready_describe(p, &b->leader->open, RECORD_ANNOUNCE, b->leader->round, &ready);
-    ready.gradient = gradients_pushed(l->job);
+    ready_describe(p, &b->leader->open, is_whole ? RECORD_ANNOUNCE : RECORD_TAKES, b->leader->round,
+                   &ready);
+    ready.gradient = is_whole ? gradients_pushed(l->job) : gradients_announced(l->job) + 1;
     if (fabric_send(l->conn, &ready, sizeof ready, NULL, 0) == 0)
         b->report = REPORT_NONE;
 }

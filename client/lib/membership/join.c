@@ -190,7 +190,8 @@ static int create_control(struct gp_job *job, const gp_job_spec *spec, struct er
 static bool needs_progress(void *context)
 {
     const struct gp_job *job = context;
-    return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting;
+    return job->engine.ofi_conns > 0 || job->queued || job->unsent || job->connecting ||
+           backup_is_watched(&job->backup);
 }
 
 /* Starts the engine. The job is in the list for forks before its first socket exists (L8). */

@@ -4,8 +4,8 @@
 #include "client/lib/round/gradients.h"
 
 #include "client/lib/job/piece.h"
+#include "client/lib/link/copy.h"
 #include "client/lib/link/link.h"
-#include "client/lib/round/copy.h"
 #include "client/lib/session/process.h"
 
 #include <errno.h>
@@ -88,6 +88,8 @@ static size_t request_count_tensors(const struct gp_request *q)
     list_for_each (node, &q->waiting)
         count++;
     list_for_each (node, &q->landed)
+        count++;
+    list_for_each (node, &q->copying)
         count++;
     list_for_each (node, &q->done)
         count++;

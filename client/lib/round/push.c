@@ -4,8 +4,8 @@
 
 #include "client/lib/job/request.h"
 #include "client/lib/job/state_copy.h"
+#include "client/lib/link/copy.h"
 #include "client/lib/link/link.h"
-#include "client/lib/round/copy.h"
 #include "client/lib/round/gradients.h"
 #include "client/lib/session/process.h"
 #include "svc/base/system/shortage.h"

@@ -46,6 +46,7 @@ struct starting {
     uint64_t steps;                   /* update count of a restore */
     uint64_t iterations[HOLD_SCOPES]; /* iterations of the rounds, after hold_find_iterations() */
     bool is_uncounted;                /* the rounds belong to no iteration */
+    bool is_taking;                   /* the round is announced without a gradient of this rank */
 };
 
 /* ---- inputs and results of operations (the table in gradpool.h) ---- */
@@ -274,6 +275,7 @@ static int prepare_item(const struct starting *s, const gp_item *item, size_t i,
                         .counts_on = counts_on(s),
                         .has_settings = s->operation == RECORD_RESTORE && s->job->rank == s->root,
                         .loss = s->job->loss,
+                        .is_taking = s->is_taking,
                         .gradient_bytes = gradient_bytes(t, s->operation),
                         .result_bytes = result_bytes(t, s->operation)};
     if (t->elements > 0) {
@@ -495,6 +497,17 @@ int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **re
 {
     gp_item item = {t, NULL, NULL};
     struct starting s = {.job = t->job, .items = &item, .count = 1, .operation = operation};
+    return start_locked(&s, ret_request);
+}
+
+int push_without(struct gp_tensor *leader, struct gp_request **ret_request)
+{
+    gp_item item = {leader, NULL, NULL};
+    struct starting s = {.job = leader->job,
+                         .items = &item,
+                         .count = 1,
+                         .operation = RECORD_BARRIER,
+                         .is_taking = true};
     return start_locked(&s, ret_request);
 }
 

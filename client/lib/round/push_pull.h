@@ -6,6 +6,9 @@
 
 /* Begins a round without bytes. Called with the job's lock held. */
 int push_internal(struct gp_tensor *t, uint8_t operation, struct gp_request **ret_request);
+/* Announces the round of the hidden tensor without a gradient of this rank (W22). Called with the
+ * job's lock held. */
+int push_without(struct gp_tensor *leader, struct gp_request **ret_request);
 /* Begins a round that sums words of the library. `is_counted`: the round belongs to an iteration
  * (L33). Called with the job's lock held; the words are lent until the request is over. */
 int push_words(struct gp_tensor *t, const void *words, void *ret_words, bool is_counted,

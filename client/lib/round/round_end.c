@@ -7,9 +7,10 @@
 
 #include "client/lib/declare/declare.h"
 #include "client/lib/job/piece.h"
+#include "client/lib/link/copy.h"
 #include "client/lib/link/link.h"
-#include "client/lib/round/copy.h"
 #include "client/lib/round/gradients.h"
+#include "client/lib/round/internal.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/round/settle.h"
 #include "client/lib/round/wait.h"
@@ -19,7 +20,6 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <stdatomic.h>
 
 /* Returns the failure of the job, of the hidden tensor, or of a tensor in the job's rounds; NULL:
  * none has failed. */
@@ -177,6 +177,30 @@ static int round_end_announce_again(struct gp_job *job)
     return failure ? client_error_from(failure) : gradients_announce(job);
 }
 
+/* Announces the hidden tensor without a gradient of this rank. The last results must be committed,
+ * because the next results land in the same memory. */
+int round_end_announce_none(struct gp_job *job, uint64_t deadline_ns)
+{
+    struct backup_rounds *b = &job->backup;
+    int error = round_end_drive(job, deadline_ns, all_are_answered,
+                                "the round before is not committed by all lanes");
+    if (error == 0)
+        error = push_without(b->leader, &b->request);
+    if (error == 0)
+        b->phase = BACKUP_ANNOUNCED;
+    return error;
+}
+
+/* Reports that this rank has given up another gradient of a round in whose set it is. */
+void round_end_leave(struct gp_job *job)
+{
+    struct backup_rounds *b = &job->backup;
+    b->phase = BACKUP_ANNOUNCED;
+    b->report = REPORT_LEFT;
+    link_flush(b->leader->pieces->link);
+    engine_flush(&job->engine);
+}
+
 /* ---- a rank outside the set ---- */
 
 /* Requests the result of the round `ahead` rounds after the open one. Lanes no longer read the
@@ -199,7 +223,7 @@ static void round_end_take(struct gp_tensor *t, uint64_t ahead)
 
 /* Requests the results of `round` for all tensors. `newest`: the last round that this rank
  * fetches. */
-static void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round, uint64_t newest)
+void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round, uint64_t newest)
 {
     job->backup.taking = round;
     job->backup.newest = newest;
@@ -246,7 +270,7 @@ static int round_end_await_taken(struct gp_job *job, uint64_t deadline_ns)
 
 /* Waits for the results of one round. After the last round a report to the leader lane says that no
  * sums are missing; the answer may name a newer round. */
-static int round_end_await_sums(struct gp_job *job, uint64_t deadline_ns)
+int round_end_await_sums(struct gp_job *job, uint64_t deadline_ns)
 {
     const struct backup_rounds *b = &job->backup;
     int error = round_end_drive(job, deadline_ns, all_are_answered,
@@ -255,18 +279,53 @@ static int round_end_await_sums(struct gp_job *job, uint64_t deadline_ns)
     return error == 0 && is_last ? round_end_report(job, deadline_ns) : error;
 }
 
+static void round_end_copy(const struct gp_tensor *t)
+{
+    struct gp_job *job = t->job;
+    bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
+    if (is_long)
+        pthread_mutex_unlock(&job->lock);
+    copy_from_wire(t->open.result, slabs_at(&job->slabs, t->open.landing), t->open.result_bytes,
+                   (struct copy_dtypes){t->values, t->dtype}, copy_streams_from(job->staged_bytes));
+    if (is_long)
+        pthread_mutex_lock(&job->lock);
+}
+
+/* Copies the results that this rank has fetched to the results of its last push. */
+void round_end_copy_taken(struct gp_job *job)
+{
+    for_each_tensor (t, job) {
+        if (t->open.is_taking && t->open.copies_out)
+            round_end_copy(t);
+        t->open.is_taking = false; /* not earlier: the tensor stays declared while it is copied */
+    }
+}
+
 static int round_end_await_dropped(struct gp_job *job, uint64_t deadline_ns)
 {
     int error = job->backup.leader->terms.lag > 0 ? round_end_await_sums(job, deadline_ns)
                                                   : round_end_await_taken(job, deadline_ns);
+    if (error < 0)
+        return error;
     for_each_tensor (t, job) {
-        if (error == 0 && terms_are_following(&t->terms))
+        if (terms_are_following(&t->terms) && t->request)
             settle_taken(t);
     }
-    return error;
+    round_end_copy_taken(job); /* without a push no request waits for the results */
+    return 0;
 }
 
 /* ---- the answer ---- */
+
+/* Returns whether this rank has a gradient in the open round. */
+static bool round_end_has_pushed(const struct gp_job *job)
+{
+    for_each_tensor (t, job) {
+        if (terms_are_following(&t->terms))
+            return t->open.root == (uint32_t)(job->backup.held + 1);
+    }
+    return true;
+}
 
 static int round_end_hear(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
@@ -287,14 +346,15 @@ static int round_end_hear(struct gp_job *job, uint64_t deadline_ns, uint64_t tim
         return error;
     const struct record_chosen *set = &job->chosen[round & 1];
     bool is_counted = set->round == round && round_set_count(set, job->rank) > 0;
-    b->phase = is_counted ? BACKUP_LANDING : BACKUP_TAKING;
     uint64_t newest = b->leader->round, first = b->leader->terms.lag > 0 ? round : newest;
-    if (!is_counted)
-        round_end_take_all(job, round, first, newest);
+    bool skips = !round_end_has_pushed(job), is_open = skips && newest == b->held;
+    b->phase = is_open ? BACKUP_OPEN : is_counted ? BACKUP_LANDING : BACKUP_TAKING;
+    if (b->phase == BACKUP_TAKING)
+        round_end_take_all(job, skips ? b->held : round, first, newest);
     return 0;
 }
 
-static void round_end_finish(struct gp_job *job, gp_round *ret_round)
+void round_end_finish(struct gp_job *job, gp_round *ret_round)
 {
     struct backup_rounds *b = &job->backup;
     bool is_dropped = b->phase == BACKUP_TAKING || b->phase == BACKUP_NEXT;
@@ -308,14 +368,14 @@ static void round_end_finish(struct gp_job *job, gp_round *ret_round)
     b->held = round;
     b->phase = BACKUP_OPEN;
     b->report = REPORT_NONE;
-    if (atomic_load_explicit(&b->passed, memory_order_relaxed) <= round)
-        atomic_store_explicit(&b->passed, 0, memory_order_relaxed);
+    if (backup_passed(b) <= round)
+        backup_pass(b, 0);
     if (ret_round)
         *ret_round = end;
 }
 
 /* Refuses a second thread, which would count the first thread's round again. */
-static int round_end_begin_use(struct gp_job *job)
+int round_end_begin_use(struct gp_job *job)
 {
     if (job->backup.is_used)
         return client_error(-EBUSY,
@@ -326,7 +386,7 @@ static int round_end_begin_use(struct gp_job *job)
     return 0;
 }
 
-static int round_end_check_missed(const struct gp_job *job)
+int round_end_check_missed(const struct gp_job *job)
 {
     const struct backup_rounds *b = &job->backup;
     bool lacks = b->phase == BACKUP_OPEN && b->leader->terms.lag > 0 && b->held < b->newest;
@@ -338,21 +398,15 @@ static int round_end_check_missed(const struct gp_job *job)
                         job->name, job->rank, b->held + 1);
 }
 
-#define ROUND_GOES_ON 2 /* result of gp_round_end(): another gradient is wanted */
-
-static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
-                            gp_round *ret_round)
+/* Ends the round after its announcement. A round without a gradient of this rank may turn out to be
+ * open, because the lane that closed the round has died. */
+int round_end_go_on(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
+                    gp_round *ret_round)
 {
     struct backup_rounds *b = &job->backup;
-    int error = round_end_check_missed(job);
-    if (error == 0 && b->phase == BACKUP_OPEN)
-        error = round_end_announce(job, deadline_ns);
-    if (error == 0 && b->phase == BACKUP_AGAIN)
-        error = round_end_announce_again(job);
-    if (error == 0 && (b->phase == BACKUP_ANNOUNCED || b->phase == BACKUP_WANTED))
+    int error = 0;
+    if (b->phase == BACKUP_ANNOUNCED || b->phase == BACKUP_WANTED)
         error = round_end_hear(job, deadline_ns, timeout_ns);
-    if (error == 0 && b->phase == BACKUP_AGAIN)
-        return ROUND_GOES_ON;
     if (error == 0 && b->phase == BACKUP_LANDING)
         error =
             round_end_drive(job, deadline_ns, all_have_landed, "a lane has not sent its result");
@@ -360,21 +414,45 @@ static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t t
         error = round_end_await_dropped(job, deadline_ns);
     if (error < 0)
         return error;
+    if (b->phase == BACKUP_AGAIN)
+        return ROUND_GOES_ON;
+    if (b->phase == BACKUP_OPEN) {
+        backup_pass(b, 0);
+        return ROUND_GOES_ON;
+    }
     int is_dropped = b->phase == BACKUP_TAKING;
     round_end_finish(job, ret_round);
     return is_dropped;
 }
 
-int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
+static int round_end_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
+                            gp_round *ret_round)
+{
+    const struct backup_rounds *b = &job->backup;
+    int error = round_end_check_missed(job);
+    if (error == 0 && b->phase == BACKUP_OPEN)
+        error = round_end_announce(job, deadline_ns);
+    if (error == 0 && b->phase == BACKUP_AGAIN)
+        error = round_end_announce_again(job);
+    return error < 0 ? error : round_end_go_on(job, deadline_ns, timeout_ns, ret_round);
+}
+
+int round_end_check_job(struct gp_job *job)
 {
     int error = job_check(job);
+    if (error < 0 || job->backup.count > 0)
+        return error;
+    return client_error(-EINVAL,
+                        "job '%s' has no backup workers, so its rounds have no end; set "
+                        "gp_job_spec.backup, or leave gp_round_end() out",
+                        job->name);
+}
+
+int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
+{
+    int error = round_end_check_job(job);
     if (error < 0)
         return error;
-    if (job->backup.count == 0)
-        return client_error(-EINVAL,
-                            "job '%s' has no backup workers, so its rounds have no end; set "
-                            "gp_job_spec.backup, or leave gp_round_end() out",
-                            job->name);
     struct gp_tensor *leader = job->backup.leader;
     uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
     uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for declaring and waiting together */
@@ -395,90 +473,16 @@ int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
     return error;
 }
 
-/* ---- the results of more rounds ---- */
-
 /* Checks that gp_wait() has ended the last push, because the next results land in the same
  * memory. */
-static int round_next_check(struct gp_job *job)
+int round_end_check_requests(struct gp_job *job)
 {
     for_each_tensor (t, job) {
         if (terms_are_following(&t->terms) && t->request)
             return client_error(-EBUSY,
                                 "tensor '%s' has a request that nobody waited for; wait for the "
-                                "request, then call gp_round_next()",
+                                "request, then call again",
                                 t->name);
     }
     return 0;
-}
-
-static void round_next_copy(const struct gp_tensor *t)
-{
-    struct gp_job *job = t->job;
-    bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
-    if (is_long)
-        pthread_mutex_unlock(&job->lock);
-    copy_from_wire(t->open.result, slabs_at(&job->slabs, t->open.landing), t->open.result_bytes,
-                   (struct copy_dtypes){t->values, t->dtype}, copy_streams_from(job->staged_bytes));
-    if (is_long)
-        pthread_mutex_lock(&job->lock);
-}
-
-static int round_next_locked(struct gp_job *job, uint64_t deadline_ns)
-{
-    struct backup_rounds *b = &job->backup;
-    if (b->phase == BACKUP_OPEN && b->held >= b->newest)
-        return 0;
-    int error = b->phase == BACKUP_OPEN ? round_next_check(job) : 0;
-    if (error < 0)
-        return error;
-    if (b->phase == BACKUP_OPEN) {
-        b->phase = BACKUP_NEXT;
-        round_end_take_all(job, b->held, b->held + 1, b->newest);
-    }
-    error = round_end_await_sums(job, deadline_ns);
-    if (error < 0)
-        return error;
-    for_each_tensor (t, job) {
-        if (t->open.is_taking && t->open.copies_out)
-            round_next_copy(t);
-        t->open.is_taking = false; /* not earlier: the tensor stays declared while it is copied */
-    }
-    round_end_finish(job, NULL);
-    return 1;
-}
-
-static int round_next_use(struct gp_job *job, uint64_t deadline_ns)
-{
-    struct backup_rounds *b = &job->backup;
-    if (!b->leader || b->leader->terms.lag == 0)
-        return 0; /* no round was ended yet, or the lanes update parameters */
-    int error = round_end_begin_use(job);
-    if (error < 0)
-        return error;
-    if (b->phase != BACKUP_OPEN && b->phase != BACKUP_NEXT)
-        error = client_error(-EINVAL,
-                             "job '%s' round %" PRIu64 " is not ended; call gp_round_end() first",
-                             job->name, b->held + 1);
-    else
-        error = round_next_locked(job, deadline_ns);
-    b->is_used = false;
-    return error;
-}
-
-int gp_round_next(gp_job *job, int timeout_ms)
-{
-    int error = job_check(job);
-    if (error < 0)
-        return error;
-    uint64_t deadline_ns = clock_now_ns() + wait_timeout_ns(job->client, timeout_ms);
-    job->users++;
-    pthread_mutex_lock(&job->lock);
-    error = round_next_use(job, deadline_ns);
-    job_end_use(job);
-    return error;
-}
-
-uint64_t gp_job_passed(gp_job *job)
-{
-    return job ? atomic_load_explicit(&job->backup.passed, memory_order_relaxed) : 0;
 }

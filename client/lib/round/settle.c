@@ -14,7 +14,6 @@
 #include "svc/wire/round_set.h"
 
 #include <errno.h>
-#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -185,6 +184,19 @@ void settle_taken(struct gp_tensor *t)
     settle_tensor(t);
 }
 
+/* Handles the answer to an announcement without a gradient: the newest closed round, or the round
+ * before if the announced round is open, because the lane that had closed this round has died. */
+static void settle_skipped(struct piece *p, uint64_t round)
+{
+    struct gp_tensor *t = p->tensor;
+    bool is_open = round < t->round;
+    t->open.is_taking = false;
+    t->closed_round = round > t->closed_round ? round : t->closed_round;
+    settle_committed(p);
+    if (is_open || round > p->committed)
+        t->round = p->committed = round;
+}
+
 /* Handles CLOSED: the lane has not read the gradient, and has written a later result (W12). */
 static void settle_closed(struct link *l, const struct record_closed *record)
 {
@@ -197,6 +209,8 @@ static void settle_closed(struct link *l, const struct record_closed *record)
         return settle_entry(p, record->round);
     if (!p)
         return;
+    if (p->tensor->open.is_taking && p->tensor == l->job->backup.leader)
+        return settle_skipped(p, record->round);
     if (p->tensor->open.is_taking)
         return settle_answer(p, record->round);
     if (record->round > p->tensor->closed_round)
@@ -206,8 +220,17 @@ static void settle_closed(struct link *l, const struct record_closed *record)
         p->committed = record->round;
 }
 
+/* Stores the round for gp_job_passed(). */
+static void settle_passed_over(struct gp_job *job, uint64_t round)
+{
+    if (job->backup.count > 0 && round > job->backup.held)
+        backup_pass(&job->backup, round);
+}
+
+/* The set of a round for which this rank computes another gradient does not have this gradient. */
 static void settle_chosen(struct link *l, const struct record_chosen *record)
 {
+    enum backup_phase phase = l->job->backup.phase;
     struct record_chosen *chosen = &l->job->chosen[record->round & 1];
     bool is_possible = record->form == RECORD_FORM_RANKS || gradients_most(l->job) > 1;
     if (!is_possible)
@@ -215,6 +238,8 @@ static void settle_chosen(struct link *l, const struct record_chosen *record)
     if (!is_possible || record->round <= chosen->round)
         return;
     *chosen = *record;
+    if (phase == BACKUP_WANTED || phase == BACKUP_AGAIN)
+        settle_passed_over(l->job, record->round);
     (void)sets_closed(l->job, record->round);
     l->chosen_round[record->round & 1] = record->round; /* the lane of this link has the set */
     link_flush_all(l->job);
@@ -234,8 +259,8 @@ static void settle_passed(struct link *l, const struct record_chosen *record)
     else if (!is_of_takers && sets_closed(job, record->round))
         link_flush_all(job);
     bool is_dropped = !is_of_takers && round_set_count(record, job->rank) == 0;
-    if (is_dropped && job->backup.count > 0 && record->round > job->backup.held)
-        atomic_store_explicit(&job->backup.passed, record->round, memory_order_relaxed);
+    if (is_dropped)
+        settle_passed_over(job, record->round);
 }
 
 static bool settle_link_follows(const struct link *l)

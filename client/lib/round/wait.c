@@ -4,8 +4,8 @@
 
 #include "client/lib/job/row_call.h"
 #include "client/lib/job/tensor.h"
+#include "client/lib/link/copy.h"
 #include "client/lib/link/link.h"
-#include "client/lib/round/copy.h"
 #include "client/lib/round/round_end.h"
 #include "client/lib/round/row_stall.h"
 #include "client/lib/round/stall.h"
@@ -24,26 +24,45 @@ static void wait_note_copy(const struct gp_tensor *t)
         b->copied = b->held + 1;
 }
 
+/* Moves a tensor of the request to another list of the request. */
+static void wait_move(struct gp_tensor *t, struct list *to)
+{
+    list_remove(&t->in_request);
+    list_append(to, &t->in_request);
+}
+
+/* Copies a result, with the lock released if the copy is long. Another thread that polls the
+ * request meanwhile waits for this copy, because the caller may write to the result as soon as the
+ * request is over. */
+static void wait_copy_result(struct gp_request *q, struct gp_tensor *t)
+{
+    struct gp_job *job = q->job;
+    const void *landing = slabs_at(&job->slabs, t->open.landing);
+    bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
+    size_t streams_from = copy_streams_from(job->staged_bytes);
+    if (is_long) {
+        wait_move(t, &q->copying);
+        pthread_mutex_unlock(&job->lock);
+    }
+    copy_from_wire(t->open.result, landing, t->open.result_bytes,
+                   (struct copy_dtypes){t->values, t->dtype}, streams_from);
+    if (is_long)
+        pthread_mutex_lock(&job->lock);
+    if (is_long && job->engine.waiters > 0)
+        engine_kick(&job->engine);
+}
+
 static void wait_copy_landed(struct gp_request *q)
 {
-    size_t streams_from = copy_streams_from(q->job->staged_bytes);
     struct list *node;
     while (!q->err.code && (node = list_first(&q->landed))) {
         struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
-        const void *landing = slabs_at(&q->job->slabs, t->open.landing);
-        bool is_long = t->open.result_bytes > COPY_LOCKED_BYTES;
         trace_step(q->job->trace, t->open.traced_ns, TRACE_COPYING);
         wait_note_copy(t);
-        if (is_long)
-            pthread_mutex_unlock(&q->job->lock);
-        copy_from_wire(t->open.result, landing, t->open.result_bytes,
-                       (struct copy_dtypes){t->values, t->dtype}, streams_from);
-        if (is_long)
-            pthread_mutex_lock(&q->job->lock);
+        wait_copy_result(q, t);
         trace_step(q->job->trace, t->open.traced_ns, TRACE_DONE);
         recorder_note(t);
-        list_remove(node);
-        list_append(&q->done, node);
+        wait_move(t, &q->done);
     }
 }
 

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct sets_recording {
@@ -94,12 +95,25 @@ int sets_recording_open(const char *path, const struct gp_job *job,
     return error;
 }
 
+/* Removes a file without a round, as after a join that failed: no replay could use this file, and
+ * the next attempt would find its name taken. Another file of that name stays. */
+static void recording_remove_empty(const struct sets_recording *r)
+{
+    struct stat mine, found;
+    bool is_mine = fstat(r->fd, &mine) == 0 && lstat(r->path, &found) == 0 &&
+                   mine.st_dev == found.st_dev && mine.st_ino == found.st_ino;
+    if (is_mine && r->last == 0)
+        (void)unlink(r->path); /* a file that cannot be removed stays, and is only in the way */
+}
+
 void sets_recording_close(struct sets_recording *r)
 {
     if (!r)
         return;
-    if (r->fd >= 0)
+    if (r->fd >= 0) {
+        recording_remove_empty(r);
         close(r->fd);
+    }
     free(r->path);
     free(r);
 }

@@ -7,10 +7,13 @@
 #include "svc/base/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define AHEAD 2                             /* rounds that are sent ahead */
 #define BACK (BACKUP_TERMS_LAG_MAX + AHEAD) /* rounds that are sent again to a new lane */
@@ -192,9 +195,20 @@ static int replay_read_lines(struct sets_replay *r, FILE *file, const struct bac
 
 static int replay_open(struct sets_replay *r, const struct backup_terms *terms, struct err *err)
 {
-    FILE *file = fopen(r->path, "re");
-    if (!file)
+    struct stat seen;
+    int fd = open(r->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* never waits for a FIFO's writer */
+    if (fd < 0)
         return replay_unreadable(r, -errno, err);
+    bool is_file = fstat(fd, &seen) == 0 && S_ISREG(seen.st_mode);
+    FILE *file = is_file ? fdopen(fd, "r") : NULL;
+    if (!file) {
+        close(fd);
+        return is_file ? replay_unreadable(r, -ENOMEM, err)
+                       : err_set(err, -EINVAL,
+                                 "job '%s': %.200s is no regular file; name the file of a "
+                                 "recording",
+                                 r->job, r->path);
+    }
     int error = replay_read_lines(r, file, terms, err);
     fclose(file);
     return error;
@@ -237,7 +251,8 @@ void sets_replay_closed(struct sets_replay *r, uint64_t round)
 }
 
 /* Begins anew for another receiver. The former one may have closed every round that was sent, so
- * this receiver also gets the next round. */
+ * this receiver also gets the next round. A lane that is connected again and again without a close
+ * gets no set that would replace the set of its open round. */
 static void replay_begin(struct sets_replay *r, const struct sets_way *to)
 {
     if (r->to.lane == to->lane && r->to.openings == to->openings && r->to.epoch == to->epoch)
@@ -246,7 +261,7 @@ static void replay_begin(struct sets_replay *r, const struct sets_way *to)
     r->sent = r->closed > BACK ? r->closed - BACK : 0;
     if (r->sent >= r->rounds)
         r->sent = r->rounds - 1;
-    r->limit = r->sent_most + 1;
+    r->limit = r->sent_most + 1 < r->closed + BACK ? r->sent_most + 1 : r->closed + BACK;
 }
 
 static bool replay_send_round(const struct sets_replay *r, struct fabric_conn *conn, uint64_t round)

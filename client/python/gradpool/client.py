@@ -15,13 +15,14 @@ import os
 import threading
 
 from ._native import failing, lent
-from ._native.backup import backup_spec, end_round
+from ._native.backup import backup_spec
 from ._native.binding import (check, DTYPES, DURABILITIES, encode, INT_MAX, Item, JobSpec, lib,
                               MEASURES, number, Membership, OPERATIONS, Options, path_of, RULES,
                               Settings, SIZE_MAX, TensorSpec, U32_MAX, U64_MAX, WORKER_LOSS)
 from ._native.memory import Loan
 from ._native.owned import Owned
-from ._process.rounds import Request, Round, RoundCalls, Rounds
+from ._process.backup_calls import BackupCalls
+from ._process.rounds import Request, Round, Rounds
 from .errors import GradpoolError, mismatch, Unreachable
 
 DEFAULT_TIMEOUT_MS = 60000
@@ -160,7 +161,7 @@ def _blocks(operation, tensor):
     return ranks if operation != 'gather' else 1, ranks if operation != 'reduce-scatter' else 1
 
 
-class Job(Owned):
+class Job(BackupCalls, Owned):
     """This worker's membership in a job; made by Client.join(). leave() ends open requests.
 
       backup  argument of join(): a Backup or its rule; None: every round waits for all ranks"""
@@ -170,7 +171,7 @@ class Job(Owned):
         self.client, self.name, self.rank, self.backup = client, name, rank, backup
         self._workers = workers     # number of workers at the join
         self._tensors = {}
-        self._rounds, self._round_calls = Rounds(self), RoundCalls(self)
+        self._rounds = Rounds(self)
         self._lock = threading.Lock()
         self._lent, self.has_deal = lent.Lent(), False
 
@@ -456,25 +457,6 @@ class Job(Owned):
         """Sets this rank's loss of the iteration whose gradients are pushed next."""
         with self._using() as handle:
             check(lib.gp_job_tell_loss(handle, float(loss)))
-
-    def end_round(self, loss=float('nan'), timeout_ms=0):
-        """Ends this rank's round in a job with backup workers. Called after one push of each tensor
-        (update() with settings on every rank, or push_pull()), and before the wait(). Returns an
-        EndOfRound. Results, the same on all ranks that get them, are in place unless it goes_on."""
-        loss, timeout_ms, ends = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX), []
-        self._round_calls.run(lambda handle: ends.append(end_round(handle, loss, timeout_ms)) or 0)
-        return ends[0]
-
-    def next_round(self, timeout_ms=0):
-        """Fetches the sums of the next round that closed without this rank, into the results of
-        its last push_pull(). Returns False if no round is left; push again only then."""
-        timeout_ms = number(timeout_ms, 'timeout_ms', INT_MAX)
-        return self._round_calls.run(lib.gp_round_next, timeout_ms) == 1
-
-    def passed(self):
-        """Returns the newest closed round that drops this rank's gradient; 0: none. Never waits."""
-        with self._using() as handle:
-            return lib.gp_job_passed(handle)
 
     def barrier(self, timeout_ms=0):
         """Returns when every worker has called this method equally often. For a late worker the

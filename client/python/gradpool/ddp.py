@@ -35,6 +35,7 @@ from ._model import uneven
 from ._model.attached import Place
 from ._model.backup_rounds import (backup_of, BackupRounds, check_job, check_model,
                                    check_options, check_places)
+from ._model.backup_work import Work, Works
 from ._model.bucket_packs import Packs
 from ._model.buckets import bucket_of, is_stand_in, parts_of
 from ._model.groups import job_name_of, Limit
@@ -114,9 +115,7 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
     way = _way_of(model, shapes, optimizer, compression, backup)
     membership = None
     if not isinstance(job, Job):
-        who = _who(model.process_group, job, endpoint)
-        leave_dropped(*who)
-        membership = join(*who, backup)
+        membership = _membership_of(_who(model.process_group, job, endpoint), backup)
         job = membership.job
     elif backup is not None:
         check_job(job, backup)
@@ -124,7 +123,8 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
     try:
         place = Place(job, membership, prefix)
         limit = Limit(timeout_ms, model.process_group)
-        rounds = backup and BackupRounds(job, model.process_group, way, limit, backup, step)
+        rounds = backup and BackupRounds(job, model.process_group, way, limit, backup, step,
+                                         Works(job, model, shapes, backup.stragglers))
         return Attachment(model, place, job, shapes, limit, wire, way, rounds)
     except BaseException:
         if place is not None:
@@ -132,6 +132,11 @@ def attach(model, job=None, endpoint=None, timeout_ms=0, wire=None, prefix=None,
         elif membership is not None:
             membership.release()
         raise
+
+
+def _membership_of(who, backup):
+    leave_dropped(*who)
+    return join(*who, backup)
 
 
 def _who(group, name, endpoint):
@@ -198,7 +203,6 @@ class Attachment:
         self._rounds = rounds   # BackupRounds; None: every round waits for all ranks
         self._limit = limit
         self._open = {}                 # open pushes, the oldest first
-        self._kept = []                 # requests of a round that goes on
         self._idle = threading.Condition()
         self._is_closed = False
         self._process = os.getpid()
@@ -256,6 +260,13 @@ class Attachment:
         attach()."""
         return self._rounds_of('batches()').batches(loader, rounds)
 
+    def work(self):
+        """With backup workers: a rank leaves "with attachment.work() as work:" before its end if
+        the round of its gradient has closed, and if the Backup has stragglers="interrupt". Put
+        zero_grad(), forward() and backward() of a body into one such statement. work.is_left:
+        whether this rank has left it."""
+        return Work(self._rounds_of('work()').works)
+
     def tell_loss(self, loss):
         """With backup workers: sets the loss of this rank's batch, before its backward(). The rules
         "dbw" and "adasync" need losses; without losses "adasync" keeps its first number of
@@ -285,6 +296,11 @@ class Attachment:
         """With backup workers, the number of this rank's gradients that were dropped."""
         return self._rounds_of('dropped').dropped
 
+    @property
+    def left(self):
+        """With backup workers, the number of bodies that this rank has left before their end."""
+        return self._rounds_of('left').left
+
     def _rounds_of(self, call):
         if self._rounds is None:
             raise mismatch(f'{call} of a model attached without backup workers: every round has '
@@ -297,6 +313,8 @@ class Attachment:
         if os.getpid() != self._process or self._is_closed:
             return
         self._before_forward.remove()
+        if self._rounds is not None:
+            self._rounds.works.close()
         self._is_closed = True
         self._say_step_left_out()
         if self._is_idle(_STOP_S):
@@ -391,7 +409,7 @@ class Attachment:
             return False
         self._way.go_on(self._rounds.goes_on)
         if not self._rounds.goes_on:
-            self._kept = []
+            self._rounds.kept = []
         return self._rounds.goes_on
 
     def _put_off(self):
@@ -399,7 +417,7 @@ class Attachment:
         the pushes of the next gradient use them."""
         with self._idle:
             pushes = list(self._open)
-        self._kept = [push.put_off() for push in pushes]
+        self._rounds.kept = [push.put_off() for push in pushes]
 
     def _means_of(self, bucket):
         """Returns the object that starts the means of a bucket; each layout of DDP has one. The

@@ -131,6 +131,15 @@ static bool suits_job_round(const struct piece *p, const struct record_ready *re
     return ready->root == (uint32_t)(p->job_round + is_next);
 }
 
+/* Returns whether the rank may request the result of this round, or, from the lane of the hidden
+ * tensor, the number of the newest round. No rank gives up its gradient of round 1. */
+static bool takes_is_acceptable(const struct piece *p, const struct rank *rank, uint64_t round)
+{
+    uint64_t first = p->takers ? 2 : 1, last = p->takers ? p->round : p->round + 1;
+    return round > rank->clock && round >= first && round <= last && !rank->late &&
+           &rank->said[round & 1] != rank->part;
+}
+
 /* Returns whether the rank may announce this round. A new owner does not know the open round until
  * all ranks have reported, and accepts any round. With a partial quorum a rank may announce a round
  * that closed long ago. In this case the round must be later than the clock of the rank, and the
@@ -148,8 +157,7 @@ static bool round_is_acceptable(const struct piece *p, const struct rank *rank,
     if (p->round == 0)
         return true;
     if (ready->standing == RECORD_TAKES)
-        return ready->round > rank->clock && ready->round <= p->round + 1 && !rank->late &&
-               &rank->said[ready->round & 1] != rank->part;
+        return takes_is_acceptable(p, rank, ready->round);
     if (!suits_job_round(p, ready))
         return false;
     if (ready->standing != RECORD_ANNOUNCE)
@@ -347,7 +355,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     struct worker *w = rank->worker;
     struct announcement *a = rank_said(rank, ready->round);
     bool is_taker = ready->standing == RECORD_TAKES;
-    bool is_first = !rank->has_spoken, is_new = a->round != ready->round || is_first || is_taker;
+    bool is_first = !rank->has_spoken, has_skipped = a->standing == RECORD_TAKES;
+    bool is_new = a->round != ready->round || is_first || is_taker || has_skipped;
     bool keeps = false;
     if (ready->standing == RECORD_ENTERS) {
         standing_enter(rank, ready);
@@ -369,7 +378,7 @@ static bool take(struct rank *rank, const struct operation *operation,
     if (is_new && p->parameters && !is_taker)
         parameters_hear(p, rank, operation, ready);
     if (is_new && p->takers &&
-        (ready->standing == RECORD_ANNOUNCE || ready->standing == RECORD_HOLDS))
+        (is_taker || ready->standing == RECORD_ANNOUNCE || ready->standing == RECORD_HOLDS))
         takers_hold_before(rank, ready->round);
     if (ready->standing == RECORD_KEEPS) {
         /* has_spoken is set when the announcement of the next round follows (W5) */
@@ -403,7 +412,8 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     const struct operation *operation = operation_find(ready->operation);
     if (job->failure) {
         refuse(w, ready, job->failure, "%s", job->failure_text);
-    } else if (p && ready->standing == RECORD_TAKES && !quorum_follows(p, operation)) {
+    } else if (p && ready->standing == RECORD_TAKES && !p->takers &&
+               !quorum_follows(p, operation)) {
         refuse(w, ready, -EOPNOTSUPP,
                "only jobs with backup workers can fetch results; use one version of gradpool");
     } else if (p && piece_follows(p) && ready->weight != RECORD_WEIGHT) {

@@ -36,7 +36,8 @@ static bool counts(const struct piece *p, struct rank *rank)
     uint64_t round = quorum_round(p, rank);
     const struct announcement *a = rank_said(rank, round);
     bool is_counted = p->round > 0 && rank->has_spoken;
-    return is_counted && a->round == round && a->standing != RECORD_IDLE;
+    bool is_pushed = a->standing != RECORD_IDLE && a->standing != RECORD_TAKES;
+    return is_counted && a->round == round && is_pushed;
 }
 
 static void forget_said(struct rank *rank)

@@ -123,6 +123,13 @@ void closing_late(const struct rank *rank)
                                rank->piece->job->lane->now_ns);
 }
 
+void closing_interrupted(const struct rank *rank)
+{
+    struct closing *c = closing_of(rank->piece);
+    if (c)
+        (void)backup_interrupted(c->backup, closing_place_of(rank), rank->piece->job->lane->now_ns);
+}
+
 void closing_began(const struct rank *rank)
 {
     struct closing *c = closing_of(rank->piece);

@@ -23,6 +23,8 @@ bool closing_is_here(const struct piece *p);
 void closing_arrived(const struct rank *rank, uint32_t gradients);
 /* Reports that the rank has announced a closed round. */
 void closing_late(const struct rank *rank);
+/* Reports that the rank has given its gradient up, because the round was closed. */
+void closing_interrupted(const struct rank *rank);
 /* Reports that the rank, which was outside a set, begins its next gradient. */
 void closing_began(const struct rank *rank);
 /* Returns whether the open round closes now. Called when the round has the minimum number of

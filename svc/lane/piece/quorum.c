@@ -105,11 +105,11 @@ static bool late_are_needed(struct piece *p, uint32_t able)
 }
 
 /* A new owner may lack the set of the last round. Then a rank of the set without COMMIT and a rank
- * outside the set look the same (W12). */
+ * outside the set look the same (W12). The hidden tensor has no result that could be lost. */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;
-    if (p->late == 0 || p->kept_from > 0 || piece_follows(p))
+    if (p->late == 0 || p->kept_from > 0 || piece_follows(p) || p->takers)
         return false;
     for (uint32_t i = 0; i < p->members; i++)
         able += !p->ranks[i].late && p->ranks[i].worker->state != WORKER_LEFT;

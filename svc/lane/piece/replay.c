@@ -150,7 +150,9 @@ static bool replay_is_taker(const struct lane_replay *r, const struct rank *rank
 }
 
 /* A rank that fetches the sums of all missed rounds gets an answer at once. The rank applies each
- * sum in order, so an early answer changes no bit, and the open round may wait for the rank. */
+ * sum in order, so an early answer changes no bit, and the open round may wait for the rank. A rank
+ * that has given up its gradient of a round gets no answer before the close of this round, because
+ * a second gradient of the round would use another batch than in the recording. */
 bool replay_answers_late(const struct rank *rank, uint64_t *ret_round)
 {
     const struct lane_replay *r = replay_of(rank->piece);
@@ -158,7 +160,8 @@ bool replay_answers_late(const struct rank *rank, uint64_t *ret_round)
     if (!r || replay_is_over(r, newest + 1))
         return true;
     *ret_round = newest;
-    return rank->piece->terms.lag > 0 || replay_is_taker(r, rank, newest);
+    bool is_closed = rank->late->round <= newest;
+    return is_closed && (rank->piece->terms.lag > 0 || replay_is_taker(r, rank, newest));
 }
 
 /* If lanes update parameters, a rank fetches only the results of the round that the recording

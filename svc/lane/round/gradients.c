@@ -28,7 +28,7 @@ void gradients_repeat_request(struct rank *rank, struct announcement *a)
 bool gradients_are_more(const struct rank *rank, const struct record_ready *ready)
 {
     return rank->piece->takers && rank->has_spoken && ready->gradient > RECORD_GRADIENT &&
-           ready->standing == RECORD_ANNOUNCE;
+           (ready->standing == RECORD_ANNOUNCE || ready->standing == RECORD_TAKES);
 }
 
 bool gradients_count(struct rank *rank, const struct record_ready *ready)
@@ -36,14 +36,17 @@ bool gradients_count(struct rank *rank, const struct record_ready *ready)
     struct piece *p = rank->piece;
     struct announcement *a = rank_said(rank, ready->round);
     bool is_same = a->round == ready->round && a->word == ready->word;
+    bool is_whole = ready->standing == RECORD_ANNOUNCE;
     if (!is_same || a->standing != RECORD_ANNOUNCE || ready->gradient <= rank->gradients)
         return false;
-    if (p->state == PIECE_COLLECTING && a->round == p->round) {
+    if (is_whole && p->state == PIECE_COLLECTING && a->round == p->round) {
         rank->gradients = ready->gradient;
         closing_arrived(rank, rank->gradients);
         return true;
     }
-    if (a->round <= p->round)
+    if (!is_whole)
+        closing_interrupted(rank);
+    else if (a->round <= p->round)
         closing_late(rank);
     if (a->round < p->round)
         closing_began(rank); /* otherwise closing_closed() reports the next gradient */

@@ -11,7 +11,7 @@ void gradients_go_on(struct piece *p);
 /* Requests the gradient again from a rank that has announced the round over a new connection. */
 void gradients_repeat_request(struct rank *rank, struct announcement *a);
 /* Returns whether the record announces one more gradient of a round that the rank has announced
- * before, over the same connection. */
+ * before, over the same connection, or (TAKES) reports that the rank has given that gradient up. */
 bool gradients_are_more(const struct rank *rank, const struct record_ready *ready);
 /* Counts the gradient of such a record if its round is open. If the round has closed, only the rule
  * is informed, and the rank gets no answer. Returns whether the gradient counts, so the round may

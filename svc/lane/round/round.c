@@ -139,7 +139,9 @@ static void answer_landed(struct piece *p)
 }
 
 /* Answers late announcements of a piece without elements, such as the hidden tensor, with CLOSED
- * alone. A word for a stopped rank would delay the next round. */
+ * alone. A word for a stopped rank would delay the next round. A rank that announced no gradient of
+ * the open round (TAKES) had heard of its close from a lane that died; the answer names the round
+ * before, and the rank announces the open round anew. */
 static void answer_late(struct piece *p)
 {
     for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
@@ -150,9 +152,13 @@ static void answer_late(struct piece *p)
             continue;
         rank->late = NULL;
         p->late--;
-        rank->clock = a->round;
+        bool is_open = a->round > round;
+        rank->clock = is_open ? round : a->round;
         tell_closed(rank->worker, a, round);
-        takers_begin(rank, round);
+        if (is_open)
+            closing_began(rank);
+        else
+            takers_begin(rank, round);
     }
 }
 
@@ -218,7 +224,10 @@ void round_answer_late(struct rank *rank, struct announcement *a)
         return; /* the leader lane sends the answer, and the rank then requests a result */
     rank->late = a;
     rank->piece->late++;
-    closing_late(rank);
+    if (a->standing == RECORD_TAKES)
+        closing_interrupted(rank);
+    else
+        closing_late(rank);
     round_go_on(rank->piece);
     round_check_late(rank->piece);
 }

@@ -88,13 +88,48 @@ class Rounds(Backup):
                         for rank in range(WORKERS)]
             self.assertEqual([end.number for end in self.end(jobs, range(2))], [number] * 2)
             if number == 2:
-                # the library reads messages of lanes only while a call waits for a request
-                harness.until(lambda: not requests[2].done(1) and jobs[2].passed() == 2,
-                              'rank 2 sees that round 2 is closed')
+                harness.until(lambda: jobs[2].passed() == 2, 'rank 2 sees that round 2 is closed')
             self.assertTrue(self.end(jobs, [2])[0].is_dropped)
             self.assertEqual(jobs[2].passed(), 0)
             for request in requests:
                 request.wait()
+
+    def await_close(self, job, number):
+        harness.until(lambda: job.passed() == number, f'round {number} is closed for the rank')
+
+    def test_a_rank_without_a_gradient_gets_the_newest_parameters(self):
+        jobs, tensors, values = self.begin()
+        self.step(jobs, tensors, values, range(2))
+        self.step(jobs, tensors, values, [2])
+        self.assertTrue(jobs[2].skip_round().goes_on)       # round 2 is open
+        for number in 2, 3:
+            self.step(jobs, tensors, values, range(2))
+            self.await_close(jobs[2], number)
+        self.assertEqual(jobs[2].skip_round(), (3, 2, 2, WORKERS, True, 0, False))
+        self.assertEqual(values[2].tolist(), values[0].tolist())
+        self.assertEqual(jobs[2].passed(), 0)
+        self.assertEqual(self.step(jobs, tensors, values, [2, 0]), 4)
+        self.assertEqual(values[2].tolist(), values[0].tolist())
+
+    def test_a_round_is_not_skipped_before_the_first_or_with_a_push(self):
+        jobs, tensors, values = self.begin()
+        self.step(jobs, tensors, values, range(2))
+        with self.raises(gradpool.GradpoolError, 'rank 2 has ended no round'):
+            jobs[2].skip_round()
+        self.step(jobs, tensors, values, [2])
+        request = jobs[2].update(tensors[2], full(1), values[2], lr=1.0)
+        self.step(jobs, tensors, values, range(2))
+        self.await_close(jobs[2], 2)
+        with self.raises(gradpool.GradpoolError, "'t' has a gradient in round 2 of job"):
+            jobs[2].skip_round()
+        self.assertTrue(self.end(jobs, [2])[0].is_dropped)
+        self.step(jobs, tensors, values, range(2))
+        self.await_close(jobs[2], 3)
+        with self.raises(gradpool.GradpoolError,
+                         ' has a request that nobody waited for; wait for the request'):
+            jobs[2].skip_round()
+        request.wait()
+        self.assertEqual(jobs[2].skip_round().number, 3)
 
     def step(self, jobs, tensors, values, ranks_of_round):
         """Does a round on some ranks at the same time. Returns its number."""
@@ -152,7 +187,7 @@ class Rounds(Backup):
             gradpool.Backup('auto', absence='long')
         self.assertEqual(repr(gradpool.Backup('static:2', least=1)),
                          "Backup('static:2', least=1, absence=None, lag=None, "
-                         "gradients=1, rate='fixed', again=False)")
+                         "gradients=1, rate='fixed', stragglers='wait', again=False)")
 
     def test_a_rule_that_the_service_lacks_is_refused(self):
         with self.assertRaises(gradpool.GradpoolError) as caught:
@@ -311,6 +346,24 @@ class Sums(Backup):
     def test_no_rank_diverges_over_tcp(self):
         self.no_rank_diverges('tcp')
 
+    def test_a_rank_without_a_gradient_gets_every_mean(self):
+        jobs, tensors = self.begin_sums()
+        self.push(jobs, tensors, range(2), 1)
+        means = full(0)
+        request = jobs[2].push_pull(tensors[2], full(1), means)
+        self.end(jobs, [2])
+        request.wait()
+        for number in 2, 3:
+            self.push(jobs, tensors, range(2), number)
+        harness.until(lambda: jobs[2].passed() == 3, 'rank 2 sees that round 3 is closed')
+        end, found = jobs[2].skip_round(), []
+        found.append(means.tolist())
+        self.assertEqual((end.number, end.missed, end.is_dropped), (2, 1, True))
+        while jobs[2].next_round():
+            found.append(means.tolist())
+        self.assertEqual(found, [full(10 * number + 0.5).tolist() for number in (2, 3)])
+        self.push(jobs, tensors, [0, 2], 4)
+
     def test_a_push_before_the_missed_means_is_refused(self):
         jobs, tensors = self.begin_sums()
         for number in 1, 2:
@@ -318,7 +371,7 @@ class Sums(Backup):
         means = full(0)
         request = jobs[2].push_pull(tensors[2], full(1), means)
         self.end(jobs, [2])
-        with self.raises(gradpool.GradpoolError, 'wait for the request, then call gp_round_next()'):
+        with self.raises(gradpool.GradpoolError, 'wait for the request, then call again'):
             jobs[2].next_round()
         request.wait()
         with self.raises(gradpool.GradpoolError, 'lacks the results of rounds 2 to 2 of the job'):

@@ -183,6 +183,65 @@ def moments_in_another_job(of):
     of.another(of.net).attach(job='other', backup=None, optimizer=of.optimizer)
 
 
+def interrupted(of, **options):
+    of.attach(backup=backup('static:1', stragglers='interrupt', **options))
+
+
+def nothing_to_leave(of):
+    interrupted(of)
+    of.train()
+
+
+def work_in_work(of):
+    interrupted(of)
+    for _ in of.attachment.batches('ab', 2):
+        with of.attachment.work():
+            with of.attachment.work():
+                of.backward()
+
+
+def work_twice(of):
+    interrupted(of)
+    for _ in of.attachment.batches('ab', 2):
+        for _ in range(2):
+            with of.attachment.work() as work:
+                of.backward()
+            assert not work.is_left
+
+
+def work_outside(of):
+    interrupted(of)
+    with of.attachment.work():
+        of.backward()
+
+
+def error_of_the_script(of):
+    interrupted(of)
+    for _ in of.attachment.batches('ab', 2):
+        with of.attachment.work():
+            raise ValueError('an error of the script leaves work()')
+
+
+def work_that_waits(of):
+    """Stragglers that wait may have work(), which does nothing."""
+    of.attach()
+    for _ in of.attachment.batches('ab', 2):
+        with of.attachment.work():
+            of.backward()
+    raise ValueError(f'{of.attachment.round} rounds, {of.attachment.left} left')
+
+
+def moved_parameter(of):
+    of.attach()
+    of.train()
+    of.net.weight.data = of.net.weight.data.clone()
+    of.attachment._way.check_places()   # before lanes write parameters without a backward()
+
+
+def work_without_backup(of):
+    of.attach(backup=None).work()
+
+
 def loop_without_backup(of):
     of.attach(backup=None).batches('ab', 2)
 
@@ -221,6 +280,24 @@ REFUSALS = {
             'lag out, or give'),
     'longest lag': (lambda of: of.attach_means(backup=backup('static:1', lag=17)),
                     'backup.lag is 17; set lag to 0 to 16'),
+    'kind of stragglers': (lambda of: backup('static:1', stragglers='stop'),
+                           "stragglers is 'stop', expected 'wait' or 'interrupt'"),
+    'nothing to leave': (nothing_to_leave, "stragglers='interrupt', but the body of the loop over "
+                         'batches() has nothing that a rank can leave. Put forward() and '
+                         'backward() into "with attachment.work():", or leave stragglers out'),
+    'work in work': (work_in_work, 'attachment.work() within attachment.work(): a rank would leave '
+                     'the inner statement alone. Use one "with attachment.work():" in each body'),
+    'work twice': (work_twice, 'attachment.work() a second time in one body: a rank that has left '
+                   'the first statement would begin the second. Put all passes of the body'),
+    'work outside': (work_outside, 'attachment.work() outside of a loop over batches(), which '
+                     'knows the round of the work. Write "for batch in attachment.batches('),
+    'error in work': (error_of_the_script, 'an error of the script leaves work()'),
+    'work that waits': (work_that_waits, '2 rounds, 0 left'),
+    'moved parameter': (moved_parameter, "parameter 'weight' has other memory than in the last "
+                        'backward(), and lanes write to that memory. Change a model before '
+                        'attach() only'),
+    'work without backup': (work_without_backup, 'work() of a model attached without backup '
+                            'workers'),
     'step in the body': (stepped_in_the_body, 'the body of a loop over batches() has changed '
                          'parameters, but a rank that misses rounds runs the body less often. '
                          'Remove optimizer.step() and other'),

@@ -350,6 +350,9 @@ REFUSALS = {
     'number of groups': (lambda of: of.wrap(num_groups=2), WITH + 'groups='),
     'dense': (lambda of: of.wrap(sparse_as_dense=True), WITH + 'sparse_as_dense=', 'gradients '
               'must be dense. Set sparse=False in the embedding'),
+    'stragglers': (lambda of: of.wrap(backup=backup('static:1', stragglers='interrupt')),
+                   WITH + "stragglers='interrupt': an optimizer has no forward() that a rank could "
+                   'leave. Leave stragglers out, or use gradpool.ddp.attach('),
     'two gradients': (lambda of: of.wrap(backup=backup('static:1', gradients=2)),
                       WITH + 'gradients=2: steps of a script use one gradient of each rank'),
     'dbw': (lambda of: of.wrap(backup='dbw'), "DistributedOptimizer(backup='dbw'): the rule needs "

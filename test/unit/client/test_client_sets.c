@@ -4,6 +4,7 @@
 #include "client/lib/sets/sets.h"
 #include "client/lib/sets/sets_file.h"
 #include "svc/fabric/fabric_ops.h"
+#include "svc/wire/terms.h"
 #include "test/lib/kept_log.h"
 
 #include <errno.h>
@@ -296,6 +297,39 @@ static void an_existing_file_is_not_overwritten(void **state)
     assert_int_equal(replay(RANKS, &terms), 0);
 }
 
+static void a_recording_without_a_round_leaves_no_file(void **state)
+{
+    sets_recording_close(open_recording());
+    assert_int_equal(access(path, F_OK), -1);
+    struct sets_recording *r = open_recording();
+    unlink(path);
+    write_file("of another job", 14);
+    sets_recording_close(r);
+    assert_int_equal(access(path, F_OK), 0);
+}
+
+static void a_replay_never_waits_for_the_writer_of_a_fifo(void **state)
+{
+    assert_int_equal(mkfifo(path, 0666), 0);
+    refuses(RANKS, &terms, "is no regular file; name the file of a recording");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkdir(path, 0777), 0);
+    refuses(RANKS, &terms, "is no regular file");
+    assert_int_equal(rmdir(path), 0);
+}
+
+static void an_empty_name_overrides_the_variables(void **state)
+{
+    gp_backup_spec spec = {.rule = GP_BACKUP_STATIC, .k = 2};
+    setenv(SETS_RECORD_VARIABLE, "/tmp/sets", 1);
+    setenv(SETS_REPLAY_VARIABLE, "/tmp/sets", 1);
+    assert_int_equal(sets_flags(&spec), BACKUP_TERMS_RECORDS | BACKUP_TERMS_REPLAYS);
+    spec.record = spec.replay = "";
+    assert_int_equal(sets_flags(&spec), 0);
+    unsetenv(SETS_RECORD_VARIABLE);
+    unsetenv(SETS_REPLAY_VARIABLE);
+}
+
 static void a_folder_that_does_not_exist_is_an_error(void **state)
 {
     struct sets_recording *r = NULL;
@@ -306,7 +340,7 @@ static void a_folder_that_does_not_exist_is_an_error(void **state)
     assert_non_null(strstr(err.text, "the recording 2 cannot be written: "));
     assert_int_equal(sets_replay_read("2", &job, &terms, RANKS, &of, &err), -ENOENT);
     assert_non_null(strstr(err.text, "the recording 2 cannot be read: "));
-    assert_int_equal(sets_replay_read("/", &job, &terms, RANKS, &of, &err), -EISDIR);
+    assert_int_equal(sets_replay_read("/", &job, &terms, RANKS, &of, &err), -EINVAL);
     assert_int_equal(chdir("/"), 0);
     assert_int_equal(mkdir(folder, 0700), 0);
 }
@@ -391,6 +425,34 @@ static void a_new_leader_lane_is_told_the_end_of_the_recording(void **state)
     sets_replay_free(r);
 }
 
+static int note_newest(struct fabric_conn *c, const void *record, size_t bytes, const void *payload,
+                       size_t payload_bytes)
+{
+    const struct record_chosen *sent = record;
+    last_sent = sent->round > last_sent ? (uint32_t)sent->round : last_sent;
+    return 0;
+}
+
+/* A lane stores the sets of TERMS_LAG_MAX + 4 rounds. A later set replaces the set of the open
+ * round, which then would never close. */
+static void connections_without_a_closed_round_send_no_set_too_early(void **state)
+{
+    const struct fabric_conn_ops ops = {.send = note_newest};
+    struct fabric_conn conn = {.ops = &ops};
+    struct sets_way to = {.conn = &conn, .lane = 3, .openings = 1, .epoch = 1};
+    struct sets_replay *r = NULL;
+    struct sets_recording *written = open_recording();
+    for (uint64_t round = 1; round <= 60; round++)
+        hear(written, RECORD_FORM_RANKS, round, 7);
+    sets_recording_close(written);
+    assert_int_equal(sets_replay_read(path, &job, &terms, RANKS, &r, &err), 0);
+    sets_replay_closed(r, 5);
+    for (last_sent = 0; to.openings <= 40; to.openings++)
+        assert_true(sets_replay_send(r, &to));
+    assert_in_range(last_sent, 5 + 3, 5 + TERMS_LAG_MAX + 4);
+    sets_replay_free(r);
+}
+
 static void the_end_of_a_recording_is_warned_of_once(void **state)
 {
     struct sets_replay *r = NULL;
@@ -418,11 +480,15 @@ int main(void)
         CASE(sets_that_cannot_be_are_refused_with_their_line),
         CASE(a_line_of_another_version_is_refused),
         CASE(an_existing_file_is_not_overwritten),
+        CASE(a_recording_without_a_round_leaves_no_file),
+        CASE(a_replay_never_waits_for_the_writer_of_a_fifo),
+        CASE(an_empty_name_overrides_the_variables),
         CASE(a_folder_that_does_not_exist_is_an_error),
         CASE(a_recording_ends_when_the_file_cannot_grow),
         CASE(a_recording_ends_when_a_set_is_missing),
         CASE(a_recording_ends_with_its_leader_lane),
         CASE(a_new_leader_lane_is_told_the_end_of_the_recording),
+        CASE(connections_without_a_closed_round_send_no_set_too_early),
         CASE(the_end_of_a_recording_is_warned_of_once),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

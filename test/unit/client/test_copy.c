@@ -1,6 +1,6 @@
 /* Tests copies to and from staging. For every offset and length the right bytes are copied, and no
  * other byte is changed. */
-#include "client/lib/round/copy.h"
+#include "client/lib/link/copy.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

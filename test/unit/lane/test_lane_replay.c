@@ -139,6 +139,84 @@ static void leave(uint32_t rank)
     rig_settle(&rig);
 }
 
+/* --- ranks without a gradient --- */
+
+/* Rank 1 is late in round 1. */
+static void make_round_1(void)
+{
+    end(0, 1);
+    end(2, 1);
+    expect_closed(1, ZERO_AND_TWO);
+    end(1, 1);
+    expect_answer(1, 1, 1);
+    report(1, 1);
+    expect_answer(1, 2, 1);
+}
+
+static void a_rank_without_a_gradient_learns_the_newest_round(void **state)
+{
+    start(0, false);
+    make_round_1();
+    end(0, 2);
+    end(1, 2);
+    expect_closed(2, ZERO_AND_ONE);
+    stand(2, 2, RECORD_TAKES);
+    expect_answer(2, 1, 2);
+    report(2, 2);
+    expect_answer(2, 2, 2);
+    end(2, 3);
+    end(0, 3);
+    expect_closed(3, ZERO_AND_TWO);
+}
+
+/* The lane that closed round 2 died before any rank had its result. */
+static void a_rank_without_a_gradient_announces_an_open_round_anew(void **state)
+{
+    start(0, true);
+    stand(0, 2, RECORD_ANNOUNCE);
+    stand(1, 1, RECORD_IDLE);
+    stand(2, 2, RECORD_TAKES);
+    expect_answer(2, 1, 1);
+    expect_open(2);
+    rig_say(&rig, 2,
+            (struct say){.piece = HIDDEN,
+                         .word = 20,
+                         .round = 2,
+                         .operation = RECORD_BARRIER,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    rig_until(&rig, rig.workers[0].commits_count > 0 && rig.workers[2].commits_count > 0);
+    assert_int_equal(rig.workers[2].commits[0], 20);
+    assert_int_equal(rig.workers[0].chosen.ranks[0], ZERO_AND_TWO);
+}
+
+static void a_rank_without_a_gradient_never_counts(void **state)
+{
+    start(0, false);
+    make_round_1();
+    stand(2, 2, RECORD_TAKES);
+    expect_answer(2, 1, 1);
+    end(0, 2);
+    expect_open(2);
+    end(1, 2);
+    expect_closed(2, ZERO_AND_ONE);
+}
+
+static void a_first_gradient_that_is_given_up_is_refused(void **state)
+{
+    start(0, false);
+    rig_say(&rig, 2,
+            (struct say){.piece = HIDDEN,
+                         .word = 1,
+                         .round = 1,
+                         .operation = RECORD_BARRIER,
+                         .standing = RECORD_TAKES,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    rig_until(&rig, rig.workers[2].errors_count == 1);
+    assert_int_equal(rig.workers[2].error.code, -EPROTO);
+}
+
 /* --- replay --- */
 
 static void a_round_closes_with_its_recorded_ranks_alone(void **state)
@@ -228,6 +306,23 @@ static void a_straggler_that_fetches_sums_begins_after_the_recorded_round(void *
         report(2, round);
     }
     expect_answer(2, 4, 3);
+}
+
+static void a_straggler_without_a_gradient_is_answered_after_the_recorded_round(void **state)
+{
+    start(BACKUP_TERMS_REPLAYS, false);
+    replay(1, ZERO_AND_TWO, 1 << 1, false);
+    replay(2, ZERO_AND_ONE, 0, false);
+    replay(3, ZERO_AND_ONE, 1 << 2, false);
+    make_round_1();
+    stand(2, 2, RECORD_TAKES);
+    expect_answer(2, 0, 0); /* the round is open */
+    for (uint64_t round = 2; round <= 3; round++) {
+        end(0, round);
+        end(1, round);
+        expect_closed(round, ZERO_AND_ONE);
+        expect_answer(2, round - 2, round);
+    }
 }
 
 static void after_the_last_recorded_round_the_rule_decides(void **state)
@@ -397,7 +492,12 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         CASE(a_round_closes_with_its_recorded_ranks_alone),
         CASE(no_round_closes_before_its_set_is_known),
+        CASE(a_rank_without_a_gradient_learns_the_newest_round),
+        CASE(a_rank_without_a_gradient_announces_an_open_round_anew),
+        CASE(a_rank_without_a_gradient_never_counts),
+        CASE(a_first_gradient_that_is_given_up_is_refused),
         CASE(a_straggler_is_answered_after_the_recorded_round),
+        CASE(a_straggler_without_a_gradient_is_answered_after_the_recorded_round),
         CASE(a_round_waits_until_the_takers_of_the_round_before_have_its_results),
         CASE(a_straggler_that_fetches_sums_begins_after_the_recorded_round),
         CASE(after_the_last_recorded_round_the_rule_decides),

@@ -111,14 +111,19 @@ class BackupRounds:
     number   newest round whose parameters this rank has
     missed   closed rounds without a gradient of this rank
     dropped  gradients of this rank that were dropped
-    goes_on  whether the round of the last gradient is open, and another gradient is wanted"""
+    left     bodies that this rank has left, because their round was closed
+    goes_on  whether the round of the last gradient is open, and another gradient is wanted
+    kept     requests of that gradient, which end with the round
+    works    Works of the model; None: bodies cannot be left"""
     _needed = 'the output of the DistributedDataParallel model'     # for backward()
 
-    def __init__(self, job, group, way, limit, backup, step):
+    def __init__(self, job, group, way, limit, backup, step, works=None):
         self._job, self._group, self._way, self._limit = job, group, way, limit
         self._step, self._again, self._batches = step, backup.again, _Batches()
-        self.number = self.missed = self.dropped = 0
-        self.goes_on = False
+        self.number = self.missed = self.dropped = self.left = 0
+        self.goes_on, self.kept, self.works = False, [], works
+        if works is not None:
+            works.rounds = weakref.proxy(self)
         self._given = []        # batches of this rank's gradients of the open round
         # number of gradients of this rank in all rounds, and in the open round; number of its
         # gradients in the mean of the last round
@@ -144,10 +149,18 @@ class BackupRounds:
         self._is_brief = time.monotonic() - began_s < _BRIEF_MS / 1e3
         self._count(end)
 
+    @property
+    def has_ended_one(self):
+        """Returns whether a gradient of this rank was announced."""
+        return self._gradients > 0
+
     def _count(self, end):
-        self.goes_on, self._idle = end.goes_on, 0
         self._gradients += 1
         self._open += 1
+        self._count_end(end)
+
+    def _count_end(self, end):
+        self.goes_on, self._idle = end.goes_on, 0
         if end.goes_on:
             return
         self.number, self._own = end.number, end.own
@@ -183,17 +196,52 @@ class BackupRounds:
         self._catch_up(last)
         self._way.note_settings()
         while self.number < last:
-            batch, gradients = self._batches.next(loader), self._gradients
-            self._way.begin_body()
+            batch, before = self._batches.next(loader), self._gradients
+            self._begin_body()
             try:
                 yield batch
             finally:
-                self._way.end_body()
-                gradients = self._note_batch(batch, gradients)
+                self._end_body()
+                gradients = self._note_batch(batch, before)
             self._count_body()
             self._way.check_settings()
+            if self.works is not None:
+                self._end_work(batch, gradients == before)
             self._catch_up(last)    # may end the round of a body without step()
             self._note_batch(batch, gradients)
+
+    def _begin_body(self):
+        self._way.begin_body()
+        if self.works is not None:
+            self.works.begin_body()
+
+    def _end_body(self):
+        if self.works is not None:
+            self.works.end_body()
+        self._way.end_body()
+
+    def _end_work(self, batch, has_no_gradient):
+        """Ends the round of a body that this rank has left, unless the script has computed a
+        gradient behind the with statement."""
+        self.works.check_used()
+        if not self.works.was_left or not has_no_gradient:
+            return
+        self._way.check_places()
+        self.left += 1
+        self._given.append(batch)
+        try:
+            self._count_end(self._job.skip_round(self._limit.ms))
+            for request in self.kept:
+                request.wait(self._limit.ms)
+        except Timeout as error:
+            raise self._limit.told(error) from error
+        if self.goes_on:    # the lane that closed the round was lost before other ranks knew it
+            self._batches.put_back(self._given.pop())
+            return
+        self.kept = []
+        self._way.go_on(False)
+        self._way.take_over()
+        self._put_back_dropped()
 
     def _note_batch(self, batch, gradients):
         """Stores the batch of a body if a gradient of this rank was announced since the time when

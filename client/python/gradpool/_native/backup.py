@@ -9,6 +9,7 @@ from .binding import (BACKUP_RATES, BACKUP_RULES, BackupSpec, check, lib, number
 
 _WITH_K = 'static', 'adasync'
 NEVER = 'never'
+WAIT, INTERRUPT = STRAGGLERS = 'wait', 'interrupt'
 
 # End of a round with backup workers, as gp_round of gradpool.h: the newest round of this rank,
 # rounds without its gradient, gradients in the mean (0: unknown), ranks; whether this rank's
@@ -35,12 +36,14 @@ class Backup:
       gradients  most gradients of one rank in one round, up to 7: a fast rank computes another
                  gradient on the same parameters while the round waits for slow ranks
       rate       "fixed", or "proportional" to the number of gradients
+      stragglers "wait": a rank computes its gradient to the end, though the round is closed.
+                 "interrupt": the rank leaves the body of "with attachment.work():" of ddp.attach()
       again      whether batches() of ddp.attach() repeats a batch whose gradient was dropped
       record     file in which rank 0 records the set of each round; None: GRADPOOL_SETS_RECORD
       replay     recording whose sets the rounds get; None: GRADPOOL_SETS_REPLAY"""
 
     def __init__(self, rule, least=None, absence=None, lag=None, gradients=1, rate='fixed',
-                 again=False, record=None, replay=None):
+                 stragglers=WAIT, again=False, record=None, replay=None):
         name, colon, k = rule.partition(':') if isinstance(rule, str) else (rule, '', '')
         if name not in BACKUP_RULES:
             raise mismatch(f'backup rule {rule!r}, expected static:K, auto, dbw, blind or '
@@ -50,9 +53,11 @@ class Backup:
                            "adasync, as in 'static:12', and to no other rule")
         if rate not in BACKUP_RATES:
             raise mismatch(f"rate is {rate!r}, expected one of {', '.join(BACKUP_RATES)}")
+        if stragglers not in STRAGGLERS:
+            raise mismatch(f"stragglers is {stragglers!r}, expected 'wait' or 'interrupt'")
         self.rule, self.least, self.absence, self.lag = rule, least, absence, lag
         self.gradients, self.rate, self.again = gradients, rate, again
-        self.record, self.replay = record, replay
+        self.stragglers, self.record, self.replay = stragglers, record, replay
         self.spec = BackupSpec(
             rule=BACKUP_RULES[name], k=number(int(k or 0), 'k', U32_MAX),
             least=0 if least is None else number(least, 'least', U32_MAX),
@@ -66,7 +71,7 @@ class Backup:
                         (('record', self.record), ('replay', self.replay)) if path is not None)
         return (f'Backup({self.rule!r}, least={self.least}, absence={self.absence}, '
                 f'lag={self.lag}, gradients={self.gradients}, rate={self.rate!r}, '
-                f'again={self.again}{files})')
+                f'stragglers={self.stragglers!r}, again={self.again}{files})')
 
 
 def _absence_of(absence, rule):
@@ -98,6 +103,16 @@ def is_same_spec(one, other):
 def end_round(handle, loss, timeout_ms):
     """Calls gp_round_end() on the calling thread, for a job's `handle`; returns an EndOfRound."""
     end = RoundEnd()
-    result = check(lib.gp_round_end(handle, loss, timeout_ms, ctypes.byref(end)))
+    return _end_of(lib.gp_round_end(handle, loss, timeout_ms, ctypes.byref(end)), end)
+
+
+def skip_round(handle, timeout_ms):
+    """Calls gp_round_skip() on the calling thread; returns an EndOfRound."""
+    end = RoundEnd()
+    return _end_of(lib.gp_round_skip(handle, timeout_ms, ctypes.byref(end)), end)
+
+
+def _end_of(result, end):
+    check(result)
     return EndOfRound(end.number, end.missed, end.counted, end.of, result == _DROPPED, end.own,
                       result == _GOES_ON)

@@ -157,6 +157,7 @@ _PROTOTYPES = {
                         _POINTER(_HANDLE)),
     'gp_round_end': (_INT, _HANDLE, ctypes.c_double, _INT, _POINTER(RoundEnd)),
     'gp_round_next': (_INT, _HANDLE, _INT),
+    'gp_round_skip': (_INT, _HANDLE, _INT, _POINTER(RoundEnd)),
     'gp_job_passed': (_U64, _HANDLE),
     'gp_broadcast': (_INT, _HANDLE, _HANDLE, _U32, _POINTER(_HANDLE)),
     'gp_send': (_INT, _HANDLE, _HANDLE, _POINTER(_HANDLE)),

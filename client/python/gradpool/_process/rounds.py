@@ -225,28 +225,6 @@ class _Dropped:
         return not round_.is_left_open()
 
 
-class RoundCalls:
-    """The calls that end or fetch a round in a job with backup workers. If an exception of a signal
-    handler interrupts such a call, the call continues in a separate thread, and its result is lost.
-    The job then refuses further calls, because a sum could be left out."""
-
-    def __init__(self, job):
-        self._job, self._is_cut = job, False
-
-    def run(self, call, *arguments):
-        if self._is_cut:
-            raise error_of(-errno.EINTR, f'{self._job}: an exception of a signal handler has '
-                           'interrupted end_round() or next_round(), so it is unknown which '
-                           'results this rank has; start the job again')
-        try:
-            return self._job._wait(call, *arguments)
-        except GradpoolError:
-            raise
-        except BaseException:
-            self._is_cut = True
-            raise
-
-
 class Rounds:
     """The open rounds of a job, whose buffers the library uses."""
 

@@ -17,7 +17,7 @@ class BackupStepping(Stepping):
     def __init__(self, optimizer, module, parameters, frozen, group):
         super().__init__(optimizer, module, parameters, frozen)
         self._group, self.is_in_body, self._noted = group, False, None
-        self._goes_on = False
+        self._goes_on, self._places = False, {}     # id of a parameter -> address of its values
 
     def begin_body(self):
         self.is_in_body = True
@@ -68,7 +68,24 @@ class BackupStepping(Stepping):
             raise mismatch(f'{job}: backward() outside of a loop over batches(), and only that '
                            'loop ends after the same round on every rank. Write "for batch in '
                            'attachment.batches(loader, rounds=...):"')
+        self._places.update((id(one), one.data_ptr()) for one in bucket.parameters())
         return super().start(job, bucket)
+
+    def check_places(self):
+        """Raises Mismatch if the script has written parameters, or given them other memory, since
+        the last backward(): lanes would write to the former memory."""
+        moved = [name for name, one in self._parameters.items()
+                 if self._places.get(id(one)) != one.data_ptr()]
+        if moved:
+            raise mismatch(f"parameter '{moved[0]}' has other memory than in the last backward(), "
+                           'and lanes write to that memory. Change a model before attach() only')
+        if self._written.is_so():
+            self._take_changes(None)
+
+    def take_over(self):
+        """Notes the parameters that lanes have written without a backward()."""
+        self._written.forget()
+        self._written.note(None, list(self._parameters.values()))
 
     def check_settings(self):
         """Raises Mismatch if the script has changed settings since note_settings()."""

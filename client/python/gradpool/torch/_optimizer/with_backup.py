@@ -2,7 +2,7 @@
 import torch
 
 from ..._model.backup_rounds import backup_of
-from ..._native.backup import Backup
+from ..._native.backup import Backup, INTERRUPT
 from ...errors import disagreement, mismatch
 from .._operations.objects import gather_objects
 from ..process_sets import global_process_set
@@ -114,6 +114,10 @@ def _check_options(backup, given):
     if backup.gradients not in (0, 1):
         raise mismatch(f'DistributedOptimizer(backup=) with gradients={backup.gradients}: steps of '
                        'a script use one gradient of each rank. Leave gradients out')
+    if backup.stragglers == INTERRUPT:
+        raise mismatch("DistributedOptimizer(backup=) with stragglers='interrupt': an optimizer "
+                       'has no forward() that a rank could leave. Leave stragglers out, or use '
+                       'gradpool.ddp.attach(model, backup=...)')
     if backup.rule == 'dbw':
         raise mismatch("DistributedOptimizer(backup='dbw'): the rule needs the learning rate of "
                        'each step, which only lanes that step have. Give another rule such as '

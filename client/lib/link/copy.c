@@ -1,5 +1,5 @@
 /* Long copies between the caller's memory and staging memory, which bypass the cache. */
-#include "client/lib/round/copy.h"
+#include "client/lib/link/copy.h"
 
 #include <string.h>
 

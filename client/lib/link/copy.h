@@ -1,6 +1,6 @@
 /* Copies between the memory of the caller and staging memory. */
-#ifndef GRADPOOL_CLIENT_LIB_ROUND_COPY_H
-#define GRADPOOL_CLIENT_LIB_ROUND_COPY_H
+#ifndef GRADPOOL_CLIENT_LIB_LINK_COPY_H
+#define GRADPOOL_CLIENT_LIB_LINK_COPY_H
 
 #include "svc/reduce/reduce.h"
 
