@@ -35,11 +35,11 @@ struct log_head {
     uint32_t kind;  /* a value of enum log_kind */
     uint32_t table;
     uint32_t payload_bytes;
-    uint32_t shard; /* shard of the rows and of the progress */
-    uint32_t rank;  /* without BSP: rank of the push in progress */
-    uint32_t reserved;
-    /* Progress: with BSP the clock, without BSP the sequence number of the push, and the smallest
-     * mixed key of the shard that is not applied yet. */
+    uint32_t shard; /* shard of the rows */
+    /* Progress of the table. The clock (with BSP) or the push of `rank` with sequence number
+     * `clock` (without BSP) is applied to all shards before `at_shard`, and in `at_shard` to all
+     * mixed keys below `next`. */
+    uint32_t rank, at_shard;
     uint64_t clock, next;
 };
 _Static_assert(sizeof(struct log_head) == LOG_LINE_BYTES, "no holes");
@@ -61,8 +61,8 @@ bool log_has_room(const struct log_writer *writer, size_t payload_bytes);
  * the ring. Returns the place of the payload; NULL: no room. Also writes the padding before the end
  * of the ring. */
 void *log_open(struct log_writer *writer, char *ring, size_t payload_bytes);
-/* Completes the open block. The caller sets kind, table, shard, rank, clock and next of `head`.
- * `payload_bytes` may be less than at log_open(). */
+/* Completes the open block. The caller sets kind, table, shard and progress of `head`. The payload
+ * may be shorter than at log_open(). */
 void log_seal(struct log_writer *writer, char *ring, const struct log_head *head,
               size_t payload_bytes);
 /* The replica lane has applied all blocks before `position`. Returns 0, or -EBADMSG if no block
