@@ -8,6 +8,7 @@
 #include "svc/pool/internal.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
@@ -15,6 +16,7 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define FAILED 1
 #define SETTLE_NS (10 * NS_PER_S) /* longest wait for the last reports */
@@ -242,11 +244,30 @@ static void pool_stop(struct worker_pool *pool, int number)
                  strsignal(number));
 }
 
+/* Returns whether the user wants the job to rest: the folder has a file `rest`. */
+static bool pool_wants_rest(const struct worker_pool *pool)
+{
+    char path[PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s/rest", pool->folder->path);
+    return access(path, F_OK) == 0;
+}
+
+static void pool_read_rest(struct worker_pool *pool)
+{
+    if (pool->site)
+        site_rest(pool->site, pool_wants_rest(pool));
+    else
+        pool_say("job %s cannot rest: its service has no slots; start the pool with --site",
+                 pool->folder->job);
+}
+
 static void pool_take_signals(struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD)
+        if (info.ssi_signo == SIGUSR1)
+            pool_read_rest(pool);
+        else if (info.ssi_signo != SIGCHLD)
             pool_stop(pool, (int)info.ssi_signo);
     reap_children(pool);
 }
@@ -255,7 +276,7 @@ static bool pool_is_signalled(const struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD)
+        if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGUSR1)
             return true;
     return false;
 }
@@ -379,6 +400,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
                                      .pool = pool->folder->pool,
                                      .workers = o->workers,
                                      .workers_max = o->workers_max,
+                                     .followers = o->followers,
+                                     .may_rest = o->may_rest,
                                      .is_new = adopted == 0};
     pool->ranks.is_ordered = true;
     pool_say("job %s: the service at %s is asked for slots of site %s", pool->folder->job,
@@ -389,6 +412,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
         error = site_create(o->calls, o->calls_context, &terms, &pool->site, err);
     if (error == 0 && adopted > 0)
         report_adopted(pool);
+    if (error == 0 && (adopted > 0 || pool_wants_rest(pool)))
+        site_rest(pool->site, pool_wants_rest(pool));
     return error < 0 ? error : site_begin(pool->site, err);
 }
 
@@ -450,6 +475,7 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
         return error;
     pool->had_children = processes_has_children();
     sigaddset(&watched, SIGCHLD);
+    sigaddset(&watched, SIGUSR1);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (pool->signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)

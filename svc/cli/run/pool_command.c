@@ -233,6 +233,8 @@ int run_pool(const struct run_pool *o)
                                          .program = o->program,
                                          .site = o->site,
                                          .study = o->study,
+                                         .followers = o->followers,
+                                         .may_rest = o->may_rest,
                                          .host_site = has_site > 0 ? site.node : NULL,
                                          .is_unanswered = has_site < 0,
                                          .look = sight_look,

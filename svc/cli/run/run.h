@@ -9,7 +9,8 @@ extern const struct knob run_knobs[], resize_knobs[];
 /* Options of `run` with --workers-max. */
 struct run_pool {
     const char *endpoint, *job, *folder, *site, *study; /* NULL: the option is not set */
-    uint32_t workers, workers_max;
+    uint32_t workers, workers_max, followers;
+    bool may_rest;
     uint64_t leave_ms;
     char **program;
 };

@@ -21,7 +21,22 @@
 #define LEAVE_MAX_S 1000000
 #define LEAVE_DEFAULT_MS 30000
 
-enum { WORKERS, MOST, FOLDER, LEAVE, SITE, STUDY, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
+enum {
+    WORKERS,
+    MOST,
+    FOLDER,
+    LEAVE,
+    SITE,
+    STUDY,
+    REST,
+    ANNOUNCE,
+    ENDPOINT,
+    JOB,
+    NODES,
+    NODE,
+    MASTER,
+    PLAIN
+};
 
 const struct knob run_knobs[] = {
     [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
@@ -36,6 +51,13 @@ const struct knob run_knobs[] = {
     [STUDY] = {"study", "NAME",
                "with --site: jobs of one study share the measured shape of their speed (default: "
                "none)"},
+    [REST] =
+        {"rest", NULL,
+         "with --site: the job may rest, to make room for others; its workers sleep meanwhile"},
+    [ANNOUNCE] =
+        {"announce", "N",
+         "with --study: number of jobs of the study that you submit next; their slots stay "
+         "free for 10 s (default: 0)"},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
@@ -98,6 +120,8 @@ static int set(void *context, int index, const char *value, struct err *err)
     case LEAVE: return knobs_seconds(value, LEAVE_MAX_S, &run->pool.leave_ms, err);
     case SITE: run->pool.site = value; return 0;
     case STUDY: run->pool.study = value; return 0;
+    case REST: run->pool.may_rest = true; return 0;
+    case ANNOUNCE: return set_number(value, 0, &run->pool.followers, err);
     case NODES: return set_number(value, 1, &run->nodes, err);
     case NODE: return set_number(value, 0, &run->node, err);
     case MASTER: return set_master(run, value, err);
@@ -164,6 +188,10 @@ static const char *find_mistake(const struct run *run)
         return "--site is for a job that may grow: give --workers-max, too";
     if (run->pool.study && !run->pool.site)
         return "--study is for the scheduler of a site: give --site, too";
+    if (run->pool.may_rest && !run->pool.site)
+        return "--rest is for the scheduler of a site: give --site, too";
+    if (run->pool.followers && !run->pool.study)
+        return "--announce counts jobs of a study: give --study, too";
     if (run_check_job(run->job))
         return run_check_job(run->job);
     if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)

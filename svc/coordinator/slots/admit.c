@@ -15,6 +15,18 @@ static void slots_refuse_stale(struct peer *p, uint64_t request, const WIRE(Join
               join->job, join->incarnation, join->rank, why, SLOTS_EXIT_STALE);
 }
 
+/* Returns whether the training has ended, although its pool has not reported an end yet. A late
+ * worker would begin another training alone. */
+static bool admit_has_ended(const struct slots_job *job)
+{
+    if (slots_training(job))
+        return false;
+    for (uint32_t rank = 0; rank < job->reach; rank++)
+        if (job->workers[rank].has_left && !job->workers[rank].is_leaving)
+            return true;
+    return false;
+}
+
 bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
 {
     struct slots_job *job = slots_find_job(p->service, p->tenant, join->job);
@@ -40,6 +52,10 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
         slots_refuse_stale(p, request, join,
                            is_newest ? "and was asked to leave before it has joined"
                                      : "and is not the newest one");
+        return false;
+    }
+    if (admit_has_ended(job)) {
+        slots_refuse_stale(p, request, join, "and the training has ended");
         return false;
     }
     slots_worker_found(job, join->rank);
