@@ -18,6 +18,7 @@
 #include "svc/lane/round/holder.h"
 #include "svc/lane/round/round.h"
 #include "svc/lane/rows/hear.h"
+#include "svc/lane/rows/log/row_log.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/rows.h"
 #include "svc/lane/turn/account.h"
@@ -200,12 +201,22 @@ static void take_recorded(struct worker *w, const struct record_chosen *takers)
         round_go_on(p);
 }
 
+static void take_from_holder(struct worker *holder, const union record *record)
+{
+    switch (record->kind) {
+    case RECORD_BACKUP: take_backup(holder, &record->backup); break;
+    case RECORD_RING: evict_for(holder, row_log_hear_ring(holder, &record->ring)); break;
+    case RECORD_TAKEN: evict_for(holder, row_log_hear_taken(holder, &record->taken)); break;
+    default: evict(holder, "a record that only workers send"); break;
+    }
+}
+
 /* Handles a record. Returns true if the lane keeps the receive buffer for later use. */
 static bool dispatch(struct worker *w, const union record *record, const void *data,
                      const void *payload)
 {
-    if (worker_is_holder(w) && record->kind != RECORD_BACKUP) {
-        evict(w, "a record that only workers send");
+    if (worker_is_holder(w)) {
+        take_from_holder(w, record);
         return false;
     }
     switch (record->kind) {
@@ -319,7 +330,8 @@ static void on_posted(const struct fabric_event *event)
     struct transfer *t = job_transfer(job, event->context);
     if (t)
         transfer_progress(t, w, event->error);
-    else if (!network_progress(job, event->context, event->error))
+    else if (!network_progress(job, event->context, event->error) &&
+             !row_log_progress(job, event->context, event->error))
         serve_progress(w, event->error);
     job_release(job);
 }

@@ -6,7 +6,7 @@
 #include "svc/lane/job/table.h"
 #include "svc/lane/piece/counts.h"
 #include "svc/lane/piece/piece.h"
-#include "svc/lane/rows/table.h"
+#include "svc/lane/rows/rows.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/lane/worker/serving.h"
@@ -31,7 +31,7 @@ static void job_free(struct lane_job *job)
     list_for_each_safe (node, &job->pieces) {
         piece_free(list_entry(node, struct piece, link));
     }
-    tables_free(job);
+    rows_free(job);
     list_remove(&job->link);
     policy_forget(job);
     arena_free(arena, &job->account, job->workers);

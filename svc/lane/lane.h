@@ -49,8 +49,9 @@ struct lane_options {
      * lane_each_lost() list the jobs and ranks. May be NULL. Must not call functions of the
      * lane. */
     void (*job_failed)(void *context);
-    /* Called like job_failed, when a released piece has become idle, or a replica holder has
-     * connected or received the state (release.h). */
+    /* Called like job_failed, when a released piece has become idle, when a replica holder has
+     * connected or received the state (release.h), or when a log or copy of tables has a report
+     * (rows/log/row_log.h, rows/copy/copy.h). */
     void (*moving_news)(void *context);
     /* Called like job_failed, when a job has begun to wait for memory (wanted.h), or has a request
      * for memory of rows (rows/room/room.h). NULL: jobs allocate at once. */

@@ -31,6 +31,8 @@ static const uint16_t kind_bytes[] = {
     [RECORD_CLOCK] = sizeof(struct record_clock),
     [RECORD_CLOCKS] = sizeof(struct record_clocks),
     [RECORD_TAKEN] = sizeof(struct record_taken),
+    [RECORD_RING] = sizeof(struct record_ring),
+    [RECORD_LOGGED] = sizeof(struct record_logged),
 };
 
 static size_t bytes_of_kind(uint8_t kind)
@@ -246,6 +248,8 @@ static bool record_is_sound(const union record *r)
     case RECORD_CLOCK: return record_clock_is_sound(&r->clock);
     case RECORD_CLOCKS: return record_clocks_are_sound(&r->clocks);
     case RECORD_TAKEN: return record_taken_is_sound(&r->taken);
+    case RECORD_RING: return record_ring_is_sound(&r->ring);
+    case RECORD_LOGGED: return record_logged_is_sound(&r->logged);
     }
     return false;
 }

@@ -21,8 +21,7 @@
 
 enum record_kind {
     RECORD_READY = 1, /* worker -> lane: the input of (piece, round) may be read */
-    /* lane -> worker: every worker has these results; the lane no longer uses the input and the
-     * landing area */
+    /* lane -> worker: every worker has these results; input and landing area are free */
     RECORD_COMMIT = 2,
     /* lane -> worker: a request has failed; with RECORD_WORD_NONE, the job has failed */
     RECORD_ERROR = 3,
@@ -38,14 +37,12 @@ enum record_kind {
     /* worker -> lane: settings of the updates that the worker announces from now on (W14) */
     RECORD_SETTINGS = 10,
     RECORD_BACKUP = 11, /* worker -> lane: the place for a copy of a piece's state (W17) */
-    /* lane -> worker: the worker's copy is complete, and the lane will write later states to it
-     * (W17) */
+    /* lane -> worker: the copy is complete, and receives all later states (W17) */
     RECORD_BACKED = 12,
     /* The next four records are for jobs with backup workers (W22). PASSED, leader lane -> ranks
      * outside the set of a round: contains the set, or the takers of the round. */
     RECORD_PASSED = 13,
-    /* worker outside a set -> leader lane: the requested results have landed; the lane answers with
-     * CLOSED */
+    /* worker outside a set -> leader lane: the results have landed; the answer is CLOSED */
     RECORD_LANDED = 14,
     /* leader lane -> worker: another gradient on the same parameters is wanted */
     RECORD_GO_ON = 15,
@@ -56,7 +53,9 @@ enum record_kind {
     RECORD_CLOCK = 18, /* worker -> lane: a clock of tables has ended; or settings of a table */
     /* lane -> worker: smallest clock of a table's members; or ranks that are behind a clock */
     RECORD_CLOCKS = 19,
-    RECORD_TAKEN = 20, /* replica lane -> owner: the replica lane has applied blocks of the log */
+    RECORD_TAKEN = 20,  /* replica lane -> owner: the replica lane has applied blocks of the log */
+    RECORD_RING = 21,   /* replica lane -> owner: the memory of the ring for a log */
+    RECORD_LOGGED = 22, /* owner -> replica lane: blocks of the log have landed */
 };
 
 /* A replica holder has a number in place of a rank. This number is the sum of this bit and the
@@ -279,6 +278,8 @@ union record {
     struct record_clock clock;
     struct record_clocks clocks;
     struct record_taken taken;
+    struct record_ring ring;
+    struct record_logged logged;
 };
 
 /* Copies the record to `ret_record`, and checks all fields that can be checked without the state of

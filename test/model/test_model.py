@@ -2,6 +2,7 @@
 shm_sleep.pml: in no state a thread sleeps while it has work (W8). move.pml: a task moves while two
 workers train, and any process may be lost (M1 to M10 of migrator). backup.pml: rounds that close
 without their stragglers (W13, W22). leave.pml: a worker leaves with an open round (W5, A44).
+replica.pml: a copy of a table is promoted (A127 to A132).
 GRADPOOL_TEST_LONG searches deeper."""
 import os
 import pathlib
@@ -192,6 +193,28 @@ class LeaveProtocol(Protocol):
 
     def test_a_reported_round_that_waits_for_a_stopped_worker_is_found(self):
         self.is_found('leave.pml', 'ROUNDS=2', 'STOPS', 'WAITS_FOR_ALL')
+
+
+@unittest.skipUnless(HAVE_SPIN, 'spin or gcc is not installed')
+class ReplicaProtocol(Protocol):
+
+    def test_a_promoted_copy_has_every_acknowledged_push_once(self):
+        self.holds('replica.pml', states=100000)
+
+    def test_a_word_before_the_log_has_landed_is_found(self):
+        self.is_found('replica.pml', 'WORD_BEFORE_LOG')
+
+    def test_a_promotion_before_the_fence_is_found(self):
+        self.is_found('replica.pml', 'PROMOTES_BEFORE_FENCE')
+
+    def test_a_promotion_of_a_copy_that_lags_is_found(self):
+        self.is_found('replica.pml', 'PROMOTES_LAGGING')
+
+    def test_rows_that_are_applied_without_their_progress_are_found(self):
+        self.is_found('replica.pml', 'WITHOUT_PROGRESS')
+
+    def test_a_copy_that_is_reported_before_its_end_is_found(self):
+        self.is_found('replica.pml', 'WHOLE_EARLY')
 
 
 if __name__ == '__main__':

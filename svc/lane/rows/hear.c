@@ -40,8 +40,11 @@ static const char *request_fault(const struct worker *w, const struct lane_table
     if (r->dim != table->terms->dim || r->dtype != table->terms->wire)
         return "a request has rows of another length or dtype than its table; use one version of "
                "gradpool";
-    if (r->clock != table_clocks_of(table->clocks, w->number))
+    if (r->clock != table_clocks_of(table->clocks, w->number) && !rank->must_stand)
         return "a request is for another clock than the worker's; use one version of gradpool";
+    if (rank->must_stand && table_is_bsp(table) && r->operation == RECORD_PULL &&
+        r->clock < table->clock)
+        return "a pull is for a clock whose updates the rows contain; use one version of gradpool";
     if (r->sequence <= rank->sequence)
         return "a request has a number that was used before; use one version of gradpool";
     if (list_is_empty(&rank->unused))
@@ -81,6 +84,16 @@ static struct row_request *request_begin(struct lane_table *table, const struct 
     return request;
 }
 
+/* Returns whether the former owner of a promoted table has applied the push (A132). */
+static bool request_was_applied(const struct lane_table *table, const struct row_request *push)
+{
+    const struct row_rank *rank = &table->queues->ranks[push->worker->number];
+    if (!rank->must_stand || push->record->operation != RECORD_PUSH)
+        return false;
+    return table_is_bsp(table) ? push->record->clock < table->clock
+                               : push->record->sequence <= rank->applied;
+}
+
 const char *rows_hear_request(struct worker *w, const struct record_rows *record)
 {
     struct lane_table *table = table_find(w->job, record->table);
@@ -97,7 +110,7 @@ const char *rows_hear_request(struct worker *w, const struct record_rows *record
         table_drop_request(table, request);
         return DIRECTORY_FAULT;
     }
-    if (error < 0)
+    if (error < 0 || request_was_applied(table, request))
         list_append(&table->queues->done, &request->link);
     else if (record->operation == RECORD_PUSH)
         add_push(table, request);
@@ -114,6 +127,12 @@ static const char *clock_fault(const struct worker *w, const struct lane_table *
 {
     if (!table)
         return "a clock is of an unknown table; use one version of gradpool";
+    if (record->form == RECORD_CLOCK_STANDING)
+        return table->queues->ranks[w->number].must_stand
+                   ? NULL
+                   : "a standing of tables came without a query; use one version of gradpool";
+    if (table->queues->ranks[w->number].must_stand)
+        return "a clock came before the standing of its rank; use one version of gradpool";
     if (record->clock > table_clocks_of(table->clocks, w->number))
         return "a clock does not follow the last one; use one version of gradpool";
     if (record->sequence < table->queues->ranks[w->number].sequence)
@@ -144,6 +163,7 @@ static const char *hear_ended(struct worker *w, const struct record_clock *recor
             return fault;
         if (table_clocks_end(table->clocks, w->number, record->clock) > 0)
             clock_has_ended(table);
+        table->queues->ranks[w->number].must_stand = false;
         if (w->job->has_left || w->job->tables->has_left)
             rows_check_left(table);
     }
@@ -188,7 +208,8 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
     const struct row_settings settings = row_settings_of(&record->settings);
     if (!table)
         return "settings are for an unknown table; use one version of gradpool";
-    if (record->clock < table_clocks_of(table->clocks, w->number))
+    bool is_repeated = table->queues->ranks[w->number].must_stand;
+    if (record->clock < table_clocks_of(table->clocks, w->number) && !is_repeated)
         return "settings are for a clock that the worker has ended; use one version of gradpool";
     const char *wrong = row_wrong(table->terms->rule, &settings);
     if (wrong) {
@@ -206,7 +227,7 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
                  "table '%s' of job '%s': rank %u changed the settings of %d clocks that other "
                  "ranks have not ended; pull rows in each clock, or change settings less often",
                  table->name, w->job->name, w->number, ROW_SETTINGS_MAX);
-    return error == -ERANGE
+    return error == -ERANGE && !is_repeated
                ? "settings are for an earlier clock than the last ones; use one version of gradpool"
                : NULL;
 }
@@ -214,9 +235,8 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
 const char *rows_hear_clock(struct worker *w, const struct record_clock *record)
 {
     switch (record->form) {
-    case RECORD_CLOCK_ENDED: return hear_ended(w, record);
     case RECORD_CLOCK_SETTINGS: return hear_settings(w, record);
-    default: return "a standing of tables came without a query; use one version of gradpool";
+    default: return hear_ended(w, record);
     }
 }
 

@@ -50,8 +50,7 @@ static int network_register(const struct lane_tables *tables, void *memory, size
     return 0;
 }
 
-/* Allocates memory that operations use. */
-static int network_alloc(struct lane_tables *tables, size_t bytes, void **ret_memory)
+int network_alloc(struct lane_tables *tables, size_t bytes, void **ret_memory)
 {
     void *memory;
     int error = allowance_alloc(&tables->allowance, bytes, &memory);
@@ -65,7 +64,7 @@ static int network_alloc(struct lane_tables *tables, size_t bytes, void **ret_me
     return error;
 }
 
-static void network_free(struct lane_tables *tables, void *memory, size_t bytes)
+void network_free(struct lane_tables *tables, void *memory, size_t bytes)
 {
     network_unregister(tables, memory, tables->job->lane->options.fabrics_count);
     allowance_free(&tables->allowance, memory, bytes);

@@ -12,6 +12,10 @@ int network_open(const struct worker *w, const struct fabric *fabric);
 /* Frees all memory of the job's tables; a lane that ends has no fabric any more. */
 void network_close(struct lane_tables *tables);
 
+/* Allocate and free memory that reads and writes over a network use. */
+int network_alloc(struct lane_tables *tables, size_t bytes, void **ret_memory);
+void network_free(struct lane_tables *tables, void *memory, size_t bytes);
+
 /* Returns whether the request's memory is mapped; otherwise the rank has a port. */
 static inline bool request_is_mapped(const struct row_request *request)
 {

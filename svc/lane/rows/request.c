@@ -4,6 +4,7 @@
 
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/tell.h"
+#include "svc/lane/rows/log/row_log.h"
 #include "svc/lane/rows/table.h"
 
 #include <errno.h>
@@ -51,6 +52,7 @@ void request_end(struct lane_table *table, struct row_request *request)
 {
     list_remove(&request->link);
     list_append(&table->queues->done, &request->link);
+    request->logged = row_log_end(table->job->tables);
 }
 
 static void request_error_text(const struct lane_table *table, const struct row_request *request,
@@ -81,7 +83,8 @@ bool requests_answer(struct lane_table *table)
 {
     bool has_sent = false;
     list_for_each_safe_entry (struct row_request, request, &table->queues->done, link) {
-        if (request_answer(table, request) == -EAGAIN)
+        if (!row_log_may_answer(table->job->tables, request) ||
+            request_answer(table, request) == -EAGAIN)
             continue; /* the connection's ROOM event starts another attempt */
         table_drop_request(table, request);
         has_sent = true;

@@ -6,7 +6,9 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/lane.h"
 #include "svc/lane/rows/apply/apply.h"
+#include "svc/lane/rows/copy/copy.h"
 #include "svc/lane/rows/directory.h"
+#include "svc/lane/rows/log/row_log.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/pull.h"
 #include "svc/lane/rows/request.h"
@@ -29,6 +31,8 @@ static bool rows_work(struct lane_tables *tables)
 {
     const struct lane_job *job = tables->job;
     bool has_work = directories_work(tables);
+    has_work |= row_log_work(tables);
+    has_work |= copies_work(tables);
     if (!job->failure)
         has_work |= pull_work(tables);
     if (!job->failure)
@@ -46,6 +50,15 @@ uint32_t rows_turn(struct lane_job *job)
     job->tables->busy_ns += spent_ns;
     account_bill(job, spent_ns);
     return has_work ? ROWS_TURN_SHARE : 0;
+}
+
+void rows_free(struct lane_job *job)
+{
+    if (!job->tables)
+        return;
+    row_log_free(job->tables);
+    copies_free(job->tables);
+    tables_free(job);
 }
 
 uint64_t rows_busy_ns(const struct lane_job *job) { return job->tables ? job->tables->busy_ns : 0; }
@@ -141,8 +154,11 @@ static void table_forget(struct lane_table *table, const struct worker *w)
 void rows_forget(struct worker *w)
 {
     struct lane_tables *tables = w->job->tables;
-    if (!tables || worker_is_holder(w))
+    if (!tables)
         return;
+    if (worker_is_holder(w))
+        return row_log_forget(w);
+    row_log_states_changed(tables);
     tables->has_left |= w->state == WORKER_LEFT;
     list_for_each_entry (struct lane_table, table, &tables->tables, link)
         table_forget(table, w);

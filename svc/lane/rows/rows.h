@@ -17,6 +17,8 @@ struct worker;
 /* Works on one part of a stripe and on one pull, and sends answers. Returns the share of the turn;
  * 0: no work is possible now. */
 uint32_t rows_turn(struct lane_job *job);
+/* Frees all tables and copies of the job. */
+void rows_free(struct lane_job *job);
 /* Returns the lane time of the job's tables, which is part of the job's lane time. */
 uint64_t rows_busy_ns(const struct lane_job *job);
 /* Sets the number of rounds of a job without a reference piece: the number of clocks that all

@@ -162,8 +162,9 @@ static void table_free_shards(struct lane_table *table)
             shard_free(table, table->shards[i]);
 }
 
-static void table_free(struct lane_tables *tables, struct lane_table *table)
+void table_destroy(struct lane_table *table)
 {
+    struct lane_tables *tables = table->job->tables;
     struct table_array arrays[TABLE_ARRAYS], queues[QUEUE_ARRAYS];
     if (table->shards)
         table_free_shards(table);
@@ -281,8 +282,8 @@ static int table_fill(struct lane_tables *tables, struct lane_table *table,
     return error;
 }
 
-static int table_make(struct lane_tables *tables, const struct lane_table_spec *spec,
-                      const struct lane_shard_spec *shards, size_t count)
+int table_create(struct lane_tables *tables, const struct lane_table_spec *spec,
+                 const struct lane_shard_spec *shards, size_t count, struct list *to)
 {
     struct table_terms terms = table_terms_filled(*spec->terms);
     struct lane_table *table;
@@ -293,9 +294,9 @@ static int table_make(struct lane_tables *tables, const struct lane_table_spec *
     table_describe(table, spec, &terms);
     error = table_fill(tables, table, &terms, shards, count);
     if (error < 0)
-        table_free(tables, table);
+        table_destroy(table);
     else
-        list_append(&tables->tables, &table->link);
+        list_append(to, &table->link);
     return error;
 }
 
@@ -306,7 +307,7 @@ static void tables_destroy(struct lane_tables *tables)
     struct lane_job *job = tables->job;
     network_close(tables);
     list_for_each_safe_entry (struct lane_table, table, &tables->tables, link)
-        table_free(tables, table);
+        table_destroy(table);
     apply_fini(tables);
     room_free(tables);
     job->tables = NULL;
@@ -332,6 +333,7 @@ static int tables_make(struct lane_job *job)
                                            .limit_bytes = UINT64_MAX};
     tables->largest = CLOCK_FIRST;
     list_init(&tables->tables);
+    list_init(&tables->copies);
     job->tables = tables;
     int error = room_make(tables) ?: apply_init(tables);
     if (error < 0)
@@ -350,9 +352,8 @@ static bool shards_are_valid(const struct lane_table_spec *spec,
     return count > 0;
 }
 
-/* Returns whether the lane has the table with these shards. */
-static bool table_is_placed(const struct lane_table *table, const struct lane_table_spec *spec,
-                            const struct lane_shard_spec *shards, size_t count)
+bool table_is_same(const struct lane_table *table, const struct lane_table_spec *spec,
+                   const struct lane_shard_spec *shards, size_t count)
 {
     struct table_terms declared = *table->terms;
     if (table->inherits) {
@@ -369,40 +370,54 @@ static bool table_is_placed(const struct lane_table *table, const struct lane_ta
     return true;
 }
 
-/* Prepares the table for the workers that are connected over a network already. */
-static void tables_open_network(const struct lane_job *job)
+void tables_open_network(const struct lane_job *job)
 {
     for (uint32_t rank = 0; rank < job->workers_count; rank++)
         if (job->workers[rank].conn && !job->failure)
             (void)network_open(&job->workers[rank], job->workers[rank].fabric);
 }
 
-int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table_spec *spec,
-                     const struct lane_shard_spec *shards, size_t count)
+int table_check_place(const struct lane_job *job, const struct lane_table_spec *spec,
+                      const struct lane_shard_spec *shards, size_t count)
 {
-    struct lane_job *job = job_find(lane, job_id);
     struct err err;
     if (!job)
         return -ENOENT;
     if (table_terms_check(spec->terms, spec->name, &err) < 0 ||
         table_terms_check_name(spec->name, &err) < 0 || !shards_are_valid(spec, shards, count))
         return -EINVAL;
-    if (job->is_elastic && spec->terms->consistency <= TABLE_TERMS_BSP)
-        return -EOPNOTSUPP;
+    bool is_bsp = spec->terms->consistency <= TABLE_TERMS_BSP;
+    return job->is_elastic && is_bsp ? -EOPNOTSUPP : 0;
+}
+
+int tables_open(struct lane_job *job, uint64_t rows_bytes_max)
+{
+    int error = job->tables ? 0 : tables_make(job);
+    if (error == 0)
+        room_allow(job->tables, rows_bytes_max);
+    return error;
+}
+
+int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table_spec *spec,
+                     const struct lane_shard_spec *shards, size_t count)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    int error = table_check_place(job, spec, shards, count);
+    if (error < 0)
+        return error;
     const struct lane_table *known = table_find(job, spec->id);
     if (known)
-        return table_is_placed(known, spec, shards, count) ? 0 : -EEXIST;
+        return table_is_same(known, spec, shards, count) ? 0 : -EEXIST;
     bool is_first = !job->tables;
-    int error = is_first ? tables_make(job) : 0;
+    error = tables_open(job, spec->rows_bytes_max);
     if (error == 0)
-        room_allow(job->tables, spec->rows_bytes_max);
-    if (error == 0)
-        error = table_make(job->tables, spec, shards, count);
+        error = table_create(job->tables, spec, shards, count, &job->tables->tables);
     if (error < 0 && is_first)
         tables_free(job);
-    if (error == 0)
-        tables_open_network(job);
-    return error;
+    if (error < 0)
+        return error;
+    tables_open_network(job);
+    return 0;
 }
 
 static void table_each_shard(const struct lane_table *table,
@@ -483,6 +498,7 @@ int table_set(struct lane_table *table, uint64_t clock, const struct row_setting
         return -ENOBUFS;
     changes->count += clock > last;
     changes->each[changes->count - 1] = (struct row_setting){clock, *settings};
+    table->queues->logged.is_state_due = true;
     return 0;
 }
 

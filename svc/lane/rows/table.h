@@ -24,6 +24,25 @@ struct lane_shard_spec {
 int lane_place_table(struct lane *lane, uint32_t job, const struct lane_table_spec *table,
                      const struct lane_shard_spec *shards, size_t count);
 
+/* Checks whether a job can have these shards. Returns 0 or an error of lane_place_table(). `job`
+ * NULL: -ENOENT. */
+int table_check_place(const struct lane_job *job, const struct lane_table_spec *table,
+                      const struct lane_shard_spec *shards, size_t count);
+/* Allocates the job's memory for tables, if this was not done before, and raises the allowance.
+ * Returns 0 or an error of the arena. */
+int tables_open(struct lane_job *job, uint64_t rows_bytes_max);
+/* Creates a table that was checked, and adds the table to the list `to`. After an error nothing
+ * stays allocated. */
+int table_create(struct lane_tables *tables, const struct lane_table_spec *table,
+                 const struct lane_shard_spec *shards, size_t count, struct list *to);
+/* Removes the table from its list, and frees the table. */
+void table_destroy(struct lane_table *table);
+/* Returns whether the table has these terms, and all of these shards with their epochs. */
+bool table_is_same(const struct lane_table *table, const struct lane_table_spec *spec,
+                   const struct lane_shard_spec *shards, size_t count);
+/* Prepares all tables for the workers that are connected over a network already. */
+void tables_open_network(const struct lane_job *job);
+
 struct lane_held_shard {
     uint32_t job, table, shard, epoch;
     uint64_t allowed_bytes; /* allowance of the job on the lane */

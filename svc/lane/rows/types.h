@@ -18,6 +18,7 @@
 #define ROW_SPANS 64 /* copied entries of the directory of one request over a network */
 
 struct table_counts;
+struct row_log;
 
 /* A pull or push of a worker. It is in one of the lists of row_queues, or among the unused requests
  * of its rank. */
@@ -37,6 +38,7 @@ struct row_request {
     int error;          /* answer of an ended request; 0: its word; otherwise ERROR with the code */
     uint32_t detail;    /* number of rows that were skipped; shard of a stale route */
     uint64_t first_key; /* key of the first skipped row */
+    uint64_t logged;    /* ended push: end of the log that contains its rows; 0: no log */
 };
 
 /* A read or write of a worker's memory over a network. The result of an aborted operation is
@@ -117,6 +119,10 @@ struct row_network {
 struct row_rank {
     struct list unused; /* list of requests that are not in use */
     uint64_t sequence;  /* sequence number of the rank's last request; 0: the rank has sent none */
+    uint64_t applied;   /* without BSP: sequence number of the rank's last applied push */
+    uint64_t clock;     /* in a copy: the rank's clock at a promotion; CLOCK_NONE: no member */
+    /* the lane was promoted, and the rank has not repeated its requests and its clock yet */
+    bool must_stand;
 };
 
 struct lane_shard {
@@ -135,6 +141,21 @@ struct row_changes {
     uint32_t count;
 };
 
+/* Progress in a copy of a table, and after the promotion of the copy. With BSP only `next` and
+ * `minimum` are used. */
+struct row_progress {
+    uint64_t sequence, next; /* push in progress (0: none), as in struct log_head */
+    uint32_t rank, shard;
+    uint64_t minimum; /* smallest clock of the members when the state was logged */
+};
+
+/* Place of a table in the log of changed rows. */
+struct row_logged {
+    bool is_walked;    /* the copy in progress has all rows of the table (log/row_log.h) */
+    bool is_state_due; /* the log has to contain the state of the table again */
+    struct row_progress progress;
+};
+
 /* The requests of a table. */
 struct row_queues {
     struct row_rank *ranks; /* array of job.workers_count entries */
@@ -144,6 +165,7 @@ struct row_queues {
     struct list pushes;
     struct list pulls; /* in order of arrival */
     struct list done;  /* ended requests whose answers were not sent yet */
+    struct row_logged logged;
 };
 
 /* An export or import of a table (bulk/bulk.h). */
@@ -169,7 +191,8 @@ struct lane_table {
     row_initial_fn initial;
     struct row_initial initial_spec;
     struct table_clocks *clocks;
-    uint64_t clock;             /* BSP: all earlier clocks are applied to all shards of this lane */
+    /* BSP: all earlier clocks are applied to all shards of this lane */
+    uint64_t clock;
     struct lane_shard **shards; /* indexed by number; NULL: the shard is on another lane */
     /* `clock`, or without BSP the first push, is applied to all shards before this one */
     uint32_t shard;
@@ -236,10 +259,12 @@ struct lane_tables {
     uint64_t stage;              /* number of the stage of the members; 0: all ranks are members */
     uint64_t busy_ns;            /* lane time of all tables */
     uint64_t largest;            /* largest value of minimum_clock over all tables */
-    uint64_t ended;     /* number of clocks that have ended since the first table was placed */
-    uint64_t ended_ns;  /* time of the last end of a clock */
-    uint64_t pushes;    /* number of applied pushes to tables with ASP */
-    uint64_t pushed_ns; /* time of the last such push */
+    uint64_t ended;      /* number of clocks that have ended since the first table was placed */
+    uint64_t ended_ns;   /* time of the last end of a clock */
+    uint64_t pushes;     /* number of applied pushes to tables with ASP */
+    uint64_t pushed_ns;  /* time of the last such push */
+    struct row_log *log; /* log of changed rows; NULL: no replica lane was ever named */
+    struct list copies;  /* copies of tables of other lanes (copy/copy.h) */
 };
 
 #endif

@@ -98,3 +98,14 @@ bool record_taken_is_sound(const struct record_taken *r)
 {
     return !r->reserved[0] && !r->reserved[1] && !r->reserved[2];
 }
+
+bool record_ring_is_sound(const struct record_ring *r)
+{
+    return !r->reserved[0] && !r->reserved[1] && !r->reserved[2] && r->reserved_2 == 0 &&
+           r->copy != 0 && r->offset % 4096 == 0;
+}
+
+bool record_logged_is_sound(const struct record_logged *r)
+{
+    return !r->reserved[0] && !r->reserved[1] && !r->reserved[2] && r->copy != 0;
+}

@@ -144,11 +144,33 @@ struct record_taken {
 };
 _Static_assert(sizeof(struct record_taken) == 16, "no holes");
 
+/* Replica lane -> owner: offers the memory of the ring for copy number `copy`. */
+struct record_ring {
+    uint8_t kind; /* RECORD_RING */
+    uint8_t reserved[3];
+    uint32_t copy; /* number that the coordinator gave to the copy, not 0 */
+    uint32_t region;
+    uint32_t reserved_2; /* always 0 */
+    uint64_t offset;     /* bytes; a multiple of 4096 */
+};
+_Static_assert(sizeof(struct record_ring) == 24, "no holes");
+
+/* Owner -> replica lane: the blocks of the log before `position` have landed. */
+struct record_logged {
+    uint8_t kind; /* RECORD_LOGGED */
+    uint8_t reserved[3];
+    uint32_t copy;
+    uint64_t position;
+};
+_Static_assert(sizeof(struct record_logged) == 16, "no holes");
+
 /* Returns whether the record is valid. Called by record_check() for a record of this kind. The
  * check uses no state, and no memory outside the record. */
 bool record_rows_are_sound(const struct record_rows *rows);
 bool record_clock_is_sound(const struct record_clock *clock);
 bool record_clocks_are_sound(const struct record_clocks *clocks);
 bool record_taken_is_sound(const struct record_taken *taken);
+bool record_ring_is_sound(const struct record_ring *ring);
+bool record_logged_is_sound(const struct record_logged *logged);
 
 #endif

@@ -143,6 +143,9 @@ static void take_message(struct rig_worker *w, const struct fabric_event *event)
     } else if (record.kind == RECORD_CLOCKS) {
         w->clocks = record.clocks;
         w->clocks_count++;
+    } else if (record.kind == RECORD_LOGGED) {
+        w->logged = record.logged;
+        w->logged_count++;
     } else if (record.kind == RECORD_TICKET) {
         w->next_ticket = record.ticket.connect;
     } else {
@@ -173,7 +176,8 @@ static void take(struct rig_worker *w, const struct fabric_event *event)
 bool rig_turn(struct rig *rig)
 {
     struct fabric_event events[32];
-    bool is_busy = lane_poll(rig->lane, rig->clock_ns ? rig->clock_ns : clock_now_ns());
+    bool is_busy =
+        !rig->is_dead && lane_poll(rig->lane, rig->clock_ns ? rig->clock_ns : clock_now_ns());
     for (uint32_t i = 0; i < RIG_WORKERS_MAX; i++) {
         struct rig_worker *w = &rig->workers[i];
         if (!w->fabric || w->is_stopped)

@@ -50,6 +50,8 @@ struct rig_worker {
     int measures_count;
     struct record_go_on go_on;
     int go_on_count;
+    struct record_logged logged;
+    int logged_count;
     int chosen_before_word; /* value of chosen_count when the last word or CLOSED arrived */
     struct record_connect next_ticket;
     bool is_stopped; /* this worker is not polled */
@@ -65,6 +67,7 @@ struct rig {
     uint32_t count;
     size_t region_bytes; /* bytes of memory of a worker that connects; 0: RIG_REGION_BYTES */
     uint64_t clock_ns;   /* time that the lane's turns use; 0: the real time */
+    bool is_dead;        /* the lane is not polled, as if its process had ended */
     uint32_t failures;   /* number of failed jobs reported by the lane */
     uint32_t entered;    /* `entered` of the tickets */
     uint32_t rests;      /* number of reports by the lane that a released piece is idle */

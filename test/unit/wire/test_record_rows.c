@@ -53,6 +53,10 @@ static union record sound(uint8_t kind)
                                           .clocks = {4, 5}};
     if (kind == RECORD_TAKEN)
         r.taken = (struct record_taken){.kind = RECORD_TAKEN, .region = 2, .position = 1 << 20};
+    if (kind == RECORD_RING)
+        r.ring = (struct record_ring){.kind = RECORD_RING, .copy = 3, .region = 2, .offset = 4096};
+    if (kind == RECORD_LOGGED)
+        r.logged = (struct record_logged){.kind = RECORD_LOGGED, .copy = 3, .position = 1 << 20};
     return r;
 }
 
@@ -72,7 +76,7 @@ static int check_record(const union record *r) { return check(r, record_bytes(r)
 
 static void every_kind_passes_at_exactly_its_size(void **state)
 {
-    for (uint8_t kind = RECORD_ROWS; kind <= RECORD_TAKEN; kind++) {
+    for (uint8_t kind = RECORD_ROWS; kind <= RECORD_LOGGED; kind++) {
         uint8_t data[256] = {0};
         union record r = sound(kind);
         memcpy(data, &r, sizeof r);
@@ -210,6 +214,20 @@ static void reserved_bytes_of_taken_are_zero(void **state)
     accepts(RECORD_TAKEN, taken.position, UINT64_MAX);
 }
 
+static void a_ring_begins_at_a_page_of_a_numbered_copy(void **state)
+{
+    for (int i = 0; i < 3; i++) {
+        refuses(RECORD_RING, ring.reserved[i], 1);
+        refuses(RECORD_LOGGED, logged.reserved[i], 1);
+    }
+    refuses(RECORD_RING, ring.reserved_2, 1);
+    refuses(RECORD_RING, ring.copy, 0);
+    refuses(RECORD_RING, ring.offset, 4095);
+    accepts(RECORD_RING, ring.offset, UINT64_MAX - 4095);
+    refuses(RECORD_LOGGED, logged.copy, 0);
+    accepts(RECORD_LOGGED, logged.position, UINT64_MAX);
+}
+
 static void a_query_about_a_table_names_a_clock(void **state)
 {
     union record r = {
@@ -300,6 +318,7 @@ int main(void)
         cmocka_unit_test(each_field_of_clocks_is_checked),
         cmocka_unit_test(a_rise_of_the_minimum_names_no_ranks),
         cmocka_unit_test(reserved_bytes_of_taken_are_zero),
+        cmocka_unit_test(a_ring_begins_at_a_page_of_a_numbered_copy),
         cmocka_unit_test(a_query_about_a_table_names_a_clock),
         cmocka_unit_test(each_field_lies_at_its_offset),
     };

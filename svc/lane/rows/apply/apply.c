@@ -12,6 +12,7 @@
 #include "svc/lane/rows/bulk/bulk.h"
 #include "svc/lane/rows/counts/table_counts.h"
 #include "svc/lane/rows/directory.h"
+#include "svc/lane/rows/log/row_log.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/request.h"
 #include "svc/lane/rows/room/room.h"
@@ -80,8 +81,10 @@ static void apply_end_clock(struct lane_table *table)
 /* Ends the oldest push, which is applied to all its shards on this lane. */
 static void apply_end_push(struct lane_table *table)
 {
+    struct row_request *push = parts_first_push(table);
     ahead_end(table);
-    request_end(table, parts_first_push(table));
+    table->queues->ranks[push->worker->number].applied = push->record->sequence;
+    request_end(table, push);
     table->shard = 0;
     if (table->terms->consistency != TABLE_TERMS_ASP)
         return;
@@ -89,12 +92,22 @@ static void apply_end_push(struct lane_table *table)
     table->job->tables->pushed_ns = clock_now_ns();
 }
 
+/* Returns whether the former owner has applied the oldest push to this shard (A131). */
+static bool apply_was_applied(const struct lane_table *table)
+{
+    const struct row_progress *before = &table->queues->logged.progress;
+    const struct row_request *push = parts_first_push(table);
+    return !table_is_bsp(table) && before->sequence > 0 &&
+           push->record->sequence == before->sequence && push->worker->number == before->rank &&
+           table->shard < before->shard;
+}
+
 /* Returns whether the shard is on this lane, and, without BSP, in the directory of the oldest
  * push. */
 static bool apply_has_shard(const struct lane_table *table)
 {
     struct row_span span;
-    if (!table->shards[table->shard])
+    if (!table->shards[table->shard] || apply_was_applied(table))
         return false;
     return table_is_bsp(table) ||
            directory_find(table, parts_first_push(table), table->shard, &span) != -ENOENT;
@@ -184,7 +197,9 @@ static void apply_rows(struct row_apply *apply, uint32_t end)
 static bool apply_batch(struct row_apply *apply)
 {
     uint32_t dim = apply->table->terms->dim,
-             most = ROW_SUMS_BYTES / (dim * (uint32_t)sizeof(float));
+             most = ROW_SUMS_BYTES / (dim * (uint32_t)sizeof(float)),
+             logged = log_rows_max(apply_shard(apply)->store->rows.row_bytes);
+    most = most < logged ? most : logged;
     uint32_t left = apply->stripe->keys_count - apply->at;
     uint32_t end = apply->at + (left < most ? left : most);
     if (sums_make(apply, end) < 0)
@@ -272,15 +287,21 @@ static bool apply_begin_any(struct lane_tables *tables)
 bool apply_work(struct lane_tables *tables)
 {
     struct row_apply *apply = tables->apply;
+    if (!row_log_may_update(tables))
+        return false;
     if (!apply->table)
         return apply_begin_any(tables);
     if (!apply->is_open && parts_open(apply) < 0)
         return false;
     if (!apply->is_cut && (room_is_short(tables) || apply_cut(apply) < 0))
         return false;
+    const struct lane_table *table = apply->table;
+    uint32_t first = apply->at, shard = table->shard;
     if (!apply_batch(apply))
         return false;
+    row_log_rows(apply, first);
     apply_advance(apply);
+    row_log_close(table, shard);
     return true;
 }
 

@@ -127,6 +127,21 @@ int parts_collect(struct row_apply *apply, struct lane_table *table)
     return error;
 }
 
+/* Returns the smallest key of the shard that has no update of this clock or push yet. After a
+ * promotion, a part of the updates was made by the former owner (A131). */
+static uint64_t parts_first_key(const struct row_apply *apply)
+{
+    const struct lane_table *table = apply->table;
+    const struct row_progress *before = &table->queues->logged.progress;
+    const struct row_request *push = parts_first_push(table);
+    if (table_is_bsp(table) || before->sequence == 0 || !push)
+        return apply_shard(apply)->progress.next;
+    bool is_same = push->worker->number == before->rank &&
+                   push->record->sequence == before->sequence && table->shard == before->shard;
+    uint64_t next = apply_shard(apply)->progress.next;
+    return is_same && before->next > next ? before->next : next;
+}
+
 static int part_add(struct row_apply *apply, struct apply_part *part)
 {
     struct stripe_part added = {.rank = part->request->worker->number,
@@ -165,6 +180,8 @@ int parts_open(struct row_apply *apply)
             request_evict(apply->parts[i].request, error);
     }
     apply->is_open = error == 0;
+    if (error == 0)
+        stripe_skip(apply->stripe, parts_first_key(apply));
     return error;
 }
 
@@ -181,6 +198,8 @@ int parts_show(struct row_apply *apply)
         if (error < 0)
             request_evict(part->request, error);
     }
+    if (error == 0)
+        stripe_skip(apply->stripe, parts_first_key(apply));
     return error;
 }
 

@@ -6,6 +6,7 @@
 #include "svc/lane/job/failure.h"
 #include "svc/lane/job/table.h"
 #include "svc/lane/lane.h"
+#include "svc/lane/rows/log/row_log.h"
 #include "svc/lane/rows/network.h"
 #include "svc/lane/rows/pull.h"
 #include "svc/lane/rows/room/room.h"
@@ -88,6 +89,8 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
     table->hold->clock = clock > least ? clock : least;
     table->hold->is_on = true;
     table->hold->loads = loads;
+    if (loads)
+        row_log_break(table->job->tables); /* imported rows are not logged */
     job_wake(table->job);
     *ret_standing = (struct bulk_standing){.is_held = bulk_is_held(table),
                                            .is_bsp = table_is_bsp(table),
@@ -115,6 +118,7 @@ static void table_continue(struct lane_table *table)
     if (table->hold->loads)
         room_forget(table->job->tables);
     table->hold->is_on = table->hold->loads = table->hold->has_loaded = false;
+    table->queues->logged.is_state_due = true;
     job_wake(table->job);
 }
 

@@ -4,6 +4,7 @@
 #include "svc/lane/rows/stage/stage.h"
 
 #include "svc/lane/job/table.h"
+#include "svc/lane/rows/log/row_log.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/turn/policy.h"
 #include "svc/wire/ranks.h"
@@ -76,6 +77,7 @@ int lane_begin_stage(struct lane *lane, uint32_t job_id, const struct lane_stage
     list_for_each_entry (struct lane_table, table, &job->tables->tables, link)
         stage_begin(table, stage);
     job->tables->stage = stage->number;
+    row_log_states_changed(job->tables);
     job_wake(job);
     return 0;
 }

@@ -53,7 +53,8 @@ static void rows_start_lane(struct rows_rig *r, uint32_t lane, const char *kind)
     rig_start(rig, kind);
     rig->region_bytes = rows_region_bytes;
     assert_int_equal(lane_place(rig->lane, RIG_JOB, "job", r->workers_count, 1, false, NULL, 0), 0);
-    rows_place(r, lane);
+    if (!r->has_no_table)
+        rows_place(r, lane);
     rig->count = r->workers_count - r->absent_count;
     for (uint32_t rank = 0; rank < rig->count; rank++)
         rig_connect(rig, rank, RIG_JOB, rank);
@@ -79,6 +80,13 @@ void rows_start_without_last(struct rows_rig *r, uint32_t workers, const struct 
 {
     rows_init(r, 1, workers, terms);
     r->absent_count = 1;
+    rows_start_lane(r, 0, rows_kind);
+}
+
+void rows_start_without_table(struct rows_rig *r, uint32_t workers, const struct table_terms *terms)
+{
+    rows_init(r, 1, workers, terms);
+    r->has_no_table = true;
     rows_start_lane(r, 0, rows_kind);
 }
 

@@ -33,6 +33,7 @@ struct rows_rig {
     struct rig lanes[ROWS_LANES_MAX];
     uint32_t lanes_count, workers_count;
     uint32_t absent_count; /* number of last ranks that never connect */
+    bool has_no_table;
     struct table_terms terms;
     struct table_route route;
     struct rows_worker workers[RIG_WORKERS_MAX];
@@ -51,6 +52,9 @@ void rows_start(struct rows_rig *r, uint32_t lanes, uint32_t workers,
                 const struct table_terms *terms);
 /* Like rows_start() with one lane, to which the last rank never connects. */
 void rows_start_without_last(struct rows_rig *r, uint32_t workers, const struct table_terms *terms);
+/* Like rows_start() with one lane, which has the job, but not the table. */
+void rows_start_without_table(struct rows_rig *r, uint32_t workers,
+                              const struct table_terms *terms);
 void rows_stop(struct rows_rig *r);
 /* Sends settings to all lanes, from rank 0, for the clock of rank 0. */
 void rows_set(struct rows_rig *r, const struct row_settings *settings);

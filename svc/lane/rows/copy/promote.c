@@ -1,0 +1,108 @@
+/* Makes a copy the tables of this lane. The log shows up to which key the owner has applied which
+ * clock or push, so no update is lost or applied twice. RULES.md: A131, A132. */
+#include "svc/lane/job/table.h"
+#include "svc/lane/lane.h"
+#include "svc/lane/rows/copy/copy.h"
+#include "svc/lane/turn/policy.h"
+
+#include <errno.h>
+
+/* ---- one table ---- */
+
+/* With BSP, a clock is applied to one shard after the other. Without BSP the progress of the shards
+ * begins anew, and parts_resume() skips what the push in progress has changed. */
+static void promote_shards(struct lane_table *table, uint32_t epoch)
+{
+    bool is_bsp = table_is_bsp(table);
+    for (uint32_t i = 0; i < table->terms->shards; i++) {
+        struct lane_shard *shard = table->shards[i];
+        if (!shard)
+            continue;
+        shard->epoch = epoch;
+        shard->progress = (struct shard_progress){.clock = CLOCK_FIRST};
+        if (is_bsp && i < table->shard)
+            shard->progress.clock = table->clock + 1;
+        else if (is_bsp)
+            shard->progress = (struct shard_progress){
+                .clock = table->clock,
+                .next = i == table->shard ? table->queues->logged.progress.next : 0};
+    }
+    if (!is_bsp)
+        table->shard = 0;
+}
+
+/* A member has ended all clocks before the first one that is not applied. The later clocks that it
+ * has ended follow with its standing. */
+static int promote_clocks(struct lane_table *table)
+{
+    struct allowance *allowance = &table->job->tables->allowance;
+    uint32_t workers = table->job->workers_count;
+    uint64_t first = table_is_bsp(table) ? table->clock : table->queues->logged.progress.minimum;
+    table_clocks_fini(table->clocks);
+    *table->clocks = (struct table_clocks){0};
+    int error = table_clocks_init(table->clocks, allowance, workers, first);
+    for (uint32_t rank = 0; error == 0 && rank < workers; rank++) {
+        table->queues->ranks[rank].must_stand = true;
+        if (table->queues->ranks[rank].clock != CLOCK_NONE)
+            error = table_clocks_enter(table->clocks, rank, first);
+    }
+    /* a rank that has left sends no standing */
+    for (uint32_t rank = 0; error == 0 && rank < workers; rank++)
+        if (table->queues->ranks[rank].clock > first)
+            (void)table_clocks_end(table->clocks, rank, table->queues->ranks[rank].clock - 1);
+    return error;
+}
+
+static int promote_table(struct lane_table *table, const struct lane_promotion *promotion)
+{
+    int error = promote_clocks(table);
+    if (error < 0)
+        return error;
+    promote_shards(table, promotion->epoch);
+    table->id = copy_table_id(table->id, promotion->group);
+    list_remove(&table->link);
+    list_append(&table->job->tables->tables, &table->link);
+    return 0;
+}
+
+/* ---- the copy ---- */
+
+static bool is_promoted(const struct lane_job *job, uint32_t group)
+{
+    list_for_each_entry (const struct lane_table, table, &job->tables->tables, link)
+        if (table->id >> COPY_GROUP_BITS == group)
+            return true;
+    return false;
+}
+
+/* Applies all blocks that count. There are at most LOG_RING_BYTES of them. */
+static int promote_apply(struct row_copy *copy)
+{
+    int result;
+    do
+        result = copy_apply(copy);
+    while (result > 0);
+    if (result < 0)
+        return result;
+    return copy->is_whole ? 0 : -EBADMSG;
+}
+
+int lane_promote_copy(struct lane *lane, uint32_t job_id, const struct lane_promotion *promotion)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    struct row_copy *copy = copy_find(job, promotion->owner);
+    if (!copy || copy->copy != promotion->copy)
+        return job && job->tables && is_promoted(job, promotion->group) ? 0 : -ENOENT;
+    int error = promote_apply(copy);
+    if (error < 0)
+        return error;
+    list_for_each_safe_entry (struct lane_table, table, &copy->copied, link)
+        if (error == 0)
+            error = promote_table(table, promotion);
+    if (error < 0)
+        return error;
+    copy_free(copy);
+    tables_open_network(job);
+    job_wake(job);
+    return 0;
+}

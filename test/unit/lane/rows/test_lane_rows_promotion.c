@@ -1,0 +1,206 @@
+/* Tests the promotion of a copy after the loss of its owner, with repeated requests. */
+#include "test/unit/lane/rows/log_rig.h"
+
+/* Number of promotions after which a shard had a part of the updates of a clock or push. */
+static int midst;
+
+/* Number of pushes of each rank. The rows of all pushes fit into the ring, because the killed owner
+ * hears no report. With BSP all pushes change each row once. */
+static int pushes_of(unsigned consistency) { return consistency == TABLE_TERMS_BSP ? 2 : 1; }
+
+/* Over a network, an update needs events of the fabric. */
+static void step(struct lane_job *job)
+{
+    if (rows_are_mapped())
+        (void)rows_turn(job);
+    else
+        turn();
+}
+
+/* Runs the owner for a number of its smallest steps, with pushes of each rank, and kills it. */
+static void run_and_die(int steps, int pushes, struct rows_asked *ret_asked[RANKS][2])
+{
+    struct lane_job *job = job_find(owner(), RIG_JOB);
+    struct lane_table *table = table_find(job, ROWS_TABLE);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        for (int i = 0; i < pushes; i++)
+            ret_asked[rank][i] = push(&old, rank, KEYS);
+    until(count_pushes() == RANKS * (uint32_t)pushes);
+    assert_int_equal(rows_stored(&old), 0); /* the pushes wait for settings and clocks */
+    assert_int_equal(table_set(table, 1, &settings), 0);
+    for (uint32_t rank = 0; rank < RANKS && table_is_bsp(table); rank++)
+        assert_in_range(table_clocks_end(table->clocks, rank, 1), 0, 1);
+    for (int i = 0; i < steps; i++)
+        step(job);
+    fabric_flush(old.lanes[0].fabric);
+    old.lanes[0].is_dead = true;
+    settle();
+}
+
+/* The owner dies after some steps. Returns whether all pushes had their words. */
+static bool die_and_promote(unsigned consistency, int steps)
+{
+    struct rows_asked *asked[RANKS][2], *again[RANKS][2] = {0};
+    int pushes = pushes_of(consistency);
+    bool is_over = true;
+    start_without_settings(consistency);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    run_and_die(steps, pushes, asked);
+    assert_int_equal(promote(), 0);
+    midst += table_find(job_find(replica(), RIG_JOB), ROWS_TABLE)->queues->logged.progress.next > 0;
+    rows_set(&next, &settings);
+    for (uint32_t rank = 0; rank < RANKS; rank++) {
+        for (int i = 0; i < pushes; i++) {
+            bool is_done = rows_is_done(&old, asked[rank][i]);
+            is_over &= is_done;
+            if (!is_done)
+                again[rank][i] = repeat(rank, (uint64_t)i + 1, 1, KEYS);
+            rows_asked_free(asked[rank][i]);
+        }
+        stand(rank, 1);
+    }
+    for (uint32_t i = 0; i < 2 * RANKS; i++) {
+        struct rows_asked *repeated = again[i / 2][i % 2];
+        if (!repeated)
+            continue;
+        rows_wait(&next, repeated);
+        rows_asked_free(repeated);
+    }
+    rows_have(&next, RANKS * (uint32_t)pushes);
+    stop();
+    return is_over;
+}
+
+static void no_push_is_lost_or_counts_twice(unsigned consistency)
+{
+    int steps = 0;
+    midst = 0;
+    while (!die_and_promote(consistency, steps))
+        steps += rows_are_mapped() ? 1 : 1 + steps / 2;
+    print_message("# %d moments of death, %d of them within a shard\n", steps + 1, midst);
+    assert_true(steps >= 4 && (midst >= 2 || !rows_are_mapped()));
+}
+
+static void no_push_counts_twice_after_a_kill(void **state)
+{
+    for (unsigned consistency = TABLE_TERMS_BSP; consistency <= TABLE_TERMS_ASP; consistency++)
+        no_push_is_lost_or_counts_twice(consistency);
+}
+
+static void promoted(unsigned consistency)
+{
+    start(consistency);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    run_clock(&old, KEYS);
+    run_clock(&old, KEYS);
+    assert_int_equal(promote(), 0);
+}
+
+static void clocks_go_on_after_a_promotion(void **state)
+{
+    promoted(TABLE_TERMS_BSP);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        stand(rank, 2);
+    run_clock(&next, KEYS);
+    run_clock(&next, KEYS);
+    rows_have(&next, 4 * RANKS);
+    stop();
+}
+
+static void no_clock_is_applied_before_every_rank_stands(void **state)
+{
+    promoted(TABLE_TERMS_BSP);
+    stand(0, 2);
+    struct rows_asked *asked = push(&next, 0, 10);
+    rows_clock(&next, 0);
+    rows_settle(&next);
+    assert_false(rows_is_done(&next, asked));
+    stand(1, 2);
+    rows_settle(&next);
+    assert_false(rows_is_done(&next, asked));
+    rows_clock(&next, 1);
+    rows_wait(&next, asked);
+    rows_asked_free(asked);
+    stop();
+}
+
+static void a_push_within_the_progress_gets_its_word_at_once(void **state)
+{
+    for (unsigned consistency = TABLE_TERMS_BSP; consistency <= TABLE_TERMS_ASP; consistency++) {
+        promoted(consistency);
+        struct rows_asked *asked = repeat(0, 1, 1, KEYS);
+        rows_wait(&next, asked);
+        rows_asked_free(asked);
+        for (uint32_t rank = 0; rank < RANKS; rank++)
+            stand(rank, 2);
+        rows_have(&next, 2 * RANKS);
+        stop();
+    }
+}
+
+/* Promotes the copy, and checks that this record of rank 0 fails the job with this text. */
+static void promoted_lane_refuses(const void *record, size_t bytes, const char *words)
+{
+    rows_send(&next, 0, 0, record, bytes);
+    until(job_find(replica(), RIG_JOB)->failure == -EPROTO);
+    assert_non_null(strstr(job_find(replica(), RIG_JOB)->failure_text, words));
+    stop();
+}
+
+static void records_that_do_not_fit_a_promotion_are_refused(void **state)
+{
+    const struct record_clock ended = {.kind = RECORD_CLOCK,
+                                       .form = RECORD_CLOCK_ENDED,
+                                       .count = 1,
+                                       .clock = 3,
+                                       .tables = {ROWS_TABLE}};
+    promoted(TABLE_TERMS_BSP);
+    promoted_lane_refuses(
+        &ended, sizeof ended,
+        "a clock came before the standing of its rank; use one version of gradpool");
+    promoted(TABLE_TERMS_BSP);
+    next.workers[0].clock = (struct worker_clock){.ended = 0, .sequence = 1};
+    struct rows_asked *pull = rows_lay(&next, 0, keys, 1, NULL);
+    struct record_rows early = rows_record(&next, pull, 0, RECORD_PULL);
+    promoted_lane_refuses(
+        &early, sizeof early,
+        "a pull is for a clock whose updates the rows contain; use one version of gradpool");
+    rows_asked_free(pull);
+}
+
+static void a_repeated_promotion_changes_nothing(void **state)
+{
+    promoted(TABLE_TERMS_BSP);
+    assert_int_equal(promote(), 0);
+    assert_null(the_copy());
+    stop();
+}
+
+static void a_copy_that_is_not_whole_is_not_promoted(void **state)
+{
+    start(TABLE_TERMS_BSP);
+    place_copy();
+    assert_int_equal(promote(), -EBADMSG);
+    lane_drop_copy(replica(), RIG_JOB, RIG_LANE);
+    assert_int_equal(lane_promote_copy(replica(), RIG_JOB,
+                                       &(struct lane_promotion){RIG_LANE, COPY, 1, NEXT_EPOCH}),
+                     -ENOENT);
+    stop();
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(no_push_counts_twice_after_a_kill),
+        cmocka_unit_test(clocks_go_on_after_a_promotion),
+        cmocka_unit_test(no_clock_is_applied_before_every_rank_stands),
+        cmocka_unit_test(a_push_within_the_progress_gets_its_word_at_once),
+        cmocka_unit_test(records_that_do_not_fit_a_promotion_are_refused),
+        cmocka_unit_test(a_repeated_promotion_changes_nothing),
+        cmocka_unit_test(a_copy_that_is_not_whole_is_not_promoted),
+    };
+    rows_set_kind(argc, argv);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
