@@ -168,6 +168,17 @@ class Parts(Folder):
         self.assertEqual(engine.trials[0].state, 'killed')
         self.assertEqual(worker.wait(10), -signal.SIGKILL)
 
+    def test_a_script_keeps_its_own_option_of_the_name_preload(self):
+        said, words = [], ['gradpool', 'run', 'x', 'train.py', '--preload', 'y']
+        settings = {**SETTINGS, 'command': ['false'], 'preload': 'json', 'cwd': '/'}
+        starter = starter_of(str(self.folder), settings, said.append)
+        self.addCleanup(starter.close)
+        until(starter.is_ready, 'the process that imports modules has ended', STUDY_S)
+        self.assertIn('Trials are started without --preload', said[0])
+        with mock.patch('gradpool.explore.pool.Pool.start') as start:
+            starter.start('folder', words, '/', {})
+        self.assertEqual(start.mock_calls, [mock.call('folder', words, '/', {})])
+
     def test_a_full_disk_delays_the_start_of_a_trial(self):
         fleet, trial = self.make_fleet(), trials.Trial(2, {})
         with mock.patch.object(stores, 'write_json', side_effect=OSError(28, 'No space left')):
