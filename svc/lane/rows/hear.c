@@ -79,6 +79,7 @@ static struct row_request *request_begin(struct lane_table *table, const struct 
     *request->record = *record;
     request->entry = request->key = request->detail = request->spans_count = 0;
     request->error = 0;
+    request->logged = 0;
     request->is_checked = false;
     table->job->tables->unchecked += !request_is_mapped(request);
     return request;

@@ -130,12 +130,17 @@ static void table_leave(const struct lane_table *table, const struct worker *w)
 }
 
 /* Resets the progress if the first push belongs to the worker and is dropped. Without BSP, `shard`
- * counts the shards to which the first push is applied. */
+ * counts the shards to which the first push is applied, and the progress of the next shard ends at
+ * a key of this push. */
 static void table_forget_progress(struct lane_table *table, const struct worker *w)
 {
-    struct list *node = list_first(&table->queues->pushes);
-    if (node && !table_is_bsp(table) && list_entry(node, struct row_request, link)->worker == w)
-        table->shard = 0;
+    const struct list *node = list_first(&table->queues->pushes);
+    struct lane_shard *shard = table_shard_at(table, table->shard);
+    if (!node || table_is_bsp(table) || list_entry(node, struct row_request, link)->worker != w)
+        return;
+    if (shard)
+        shard->progress.next = 0;
+    table->shard = 0;
 }
 
 static void table_forget(struct lane_table *table, const struct worker *w)

@@ -6,6 +6,7 @@ import math
 import os
 import pathlib
 import signal
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -16,6 +17,8 @@ import tap
 from gradpool.explore import ASHA, rests, rules, store as stores, trial as trials
 from gradpool.explore.engine import Engine
 from gradpool.explore.fleet import Fleet
+from gradpool.explore.preload import starter_of
+from gradpool.explore.worker import VARIABLE
 from harness import GRADPOOL, Service, until
 from test_explore import ENVIRONMENT, STUDY_S
 from test_explore_ends import SETTINGS
@@ -94,7 +97,8 @@ class Parts(Folder):
         self.said, self.pool = [], mock.Mock()
         fleet = Fleet(lambda trial: str(self.folder / f'{trial.number:04d}'),
                       {**SETTINGS, 'cwd': str(self.folder)},
-                      {'ahead': 2, 'program': 'gradpool', 'site': 'here', 'endpoint': 'x'},
+                      {'ahead': 2, 'program': 'gradpool', 'site': 'here', 'endpoint': 'x',
+                       'starter': starter_of(str(self.folder), SETTINGS, self.said.append)},
                       lambda number: [], self.said.append)
         fleet._pools[1] = self.pool
         (self.folder / '0001').mkdir()
@@ -123,6 +127,58 @@ class Parts(Folder):
         fleet.act([trial])
         self.pool.signal.assert_called_once()
 
+    def test_trials_that_rest_leave_room_for_others(self):
+        fleet, others = self.make_fleet(), [trials.Trial(3, {}), trials.Trial(4, {})]
+        resting = [trials.Trial(number, {}, state='resting', rests='rule') for number in (1, 2)]
+        fleet._pools[2] = self.pool
+        (self.folder / '0002').mkdir()
+        with mock.patch('gradpool.explore.pool.Pool.start', return_value=self.pool):
+            self.assertEqual(fleet.act([*resting, *others]), others)
+
+    def test_a_killed_pool_of_a_resting_trial_is_started_again_and_the_trial_rests(self):
+        fleet, trial = self.make_fleet(), trials.Trial(2, {}, state='resting', rests='rule')
+        with mock.patch('gradpool.explore.pool.Pool.start', return_value=self.pool):
+            self.assertEqual(fleet.act([trial]), [trial])
+            self.assertTrue(rests.is_wished(self.folder / '0002'))
+            waiting = trials.Trial(3, {}, rests='rule')
+            self.assertEqual(fleet.act([trial, waiting]), [])
+
+    def test_a_searcher_is_asked_while_trials_rest(self):
+        store = stores.Store.create(self.folder, SETTINGS)
+        store.write([trials.Trial(1, {}, state='resting', rests='rule')], {}, [])
+        searcher = mock.Mock()
+        searcher.ask.side_effect = [{'x': 1}, None]
+        options = {'ahead': 1, 'starter': mock.Mock(is_ready=lambda: False)}
+        engine = Engine(str(self.folder), store, rules.Never(), searcher, None, options,
+                        mock.Mock())
+        engine.turn()
+        self.assertEqual([one.parameters for one in engine.trials], [{}, {'x': 1}])
+
+    def test_workers_of_a_trial_without_a_pool_end_with_the_trial(self):
+        store = stores.Store.create(self.folder, SETTINGS)
+        store.write([trials.Trial(1, {}, state='resting', rests='user')], {}, [])
+        options = {'ahead': 1, 'starter': mock.Mock(is_ready=lambda: False)}
+        engine = Engine(str(self.folder), store, rules.Never(), None, None, options, mock.Mock())
+        (self.folder / '0001').mkdir()
+        worker = subprocess.Popen(['sleep', '60'], env={VARIABLE: str(self.folder / '0001')})
+        self.addCleanup(worker.wait)
+        self.addCleanup(worker.kill)
+        engine.trials[0].kill()
+        engine.turn()
+        self.assertEqual(engine.trials[0].state, 'killed')
+        self.assertEqual(worker.wait(10), -signal.SIGKILL)
+
+    def test_a_script_keeps_its_own_option_of_the_name_preload(self):
+        said, words = [], ['gradpool', 'run', 'x', 'train.py', '--preload', 'y']
+        settings = {**SETTINGS, 'command': ['false'], 'preload': 'json', 'cwd': '/'}
+        starter = starter_of(str(self.folder), settings, said.append)
+        self.addCleanup(starter.close)
+        until(starter.is_ready, 'the process that imports modules has ended', STUDY_S)
+        self.assertIn('Trials are started without --preload', said[0])
+        with mock.patch('gradpool.explore.pool.Pool.start') as start:
+            starter.start('folder', words, '/', {})
+        self.assertEqual(start.mock_calls, [mock.call('folder', words, '/', {})])
+
     def test_a_full_disk_delays_the_start_of_a_trial(self):
         fleet, trial = self.make_fleet(), trials.Trial(2, {})
         with mock.patch.object(stores, 'write_json', side_effect=OSError(28, 'No space left')):
@@ -139,8 +195,8 @@ class Parts(Folder):
         store = stores.Store.create(self.folder, SETTINGS)
         store.write([trials.Trial(1, {}, state='resting', rests='rule'),
                      trials.Trial(2, {}, state='resting', rests='user')], {}, [])
-        engine = Engine(str(self.folder), store, rules.Never(), None, None, {'ahead': 2},
-                        mock.Mock())
+        options = {'ahead': 2, 'starter': mock.Mock(is_ready=lambda: False)}
+        engine = Engine(str(self.folder), store, rules.Never(), None, None, options, mock.Mock())
         engine.turn()
         self.assertEqual([one.verdict for one in engine.trials], ['', ''])
         engine.trials[1].kill()

@@ -99,8 +99,7 @@ class Engine:
             self._read(trial)
             self._finish(trial, code)
         elif trial.verdict:
-            end_workers(folder)
-            self._finish(trial, 128 + signal.SIGTERM)
+            self._end_without_pool(trial)
         else:
             self._set(trial, state=WAITING)
 
@@ -141,7 +140,7 @@ class Engine:
         if self._searcher is None:
             self._is_exhausted = True
             return
-        while len(self._open()) < self._options['ahead'] and not self._is_broken:
+        while self._count_awake() < self._options['ahead'] and not self._is_broken:
             if self._asked is None and len(self.trials) < (self._trials_max or math.inf):
                 self._asked = self._searcher.ask()
             self._is_exhausted = self._asked is None
@@ -152,6 +151,9 @@ class Engine:
             except stores.Failure as error:
                 return self._break(error)
             self._asked = None
+
+    def _count_awake(self):
+        return sum(not one.rests for one in self._open())
 
     def _tell(self):
         """Passes the ends of trials to the searcher."""
@@ -175,7 +177,7 @@ class Engine:
                 self._fleet.drop(trial)
                 self._finish(trial, code)
         elif trial.verdict:
-            self._finish(trial, 128 + signal.SIGTERM)
+            self._end_without_pool(trial)
         if trial.is_over:
             events.append(Ended(trial))
         return events
@@ -236,6 +238,12 @@ class Engine:
             self._failed_in_row += 1
         elif state == TRAINED:
             self._failed_in_row = 0
+
+    def _end_without_pool(self, trial):
+        """Ends a trial that waits, or whose pool was killed."""
+        if os.path.isdir(self.folder_of(trial)):
+            end_workers(self.folder_of(trial))
+        self._finish(trial, 128 + signal.SIGTERM)
 
     def _check_failures(self):
         if self._failed_in_row < FAILURES_MAX:

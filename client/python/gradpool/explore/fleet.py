@@ -83,9 +83,9 @@ class Fleet:
                 self._signalled.add(trial.number)
             elif not trial.verdict:
                 self._rest(trial, pool)
-        due = [one for one in trials if not one.verdict and not one.rests and self.get(one) is None]
+        due = [one for one in trials if self._needs_pool(one)]
         is_ready = self._options['starter'].is_ready()
-        due = due[:max(0, self._options['ahead'] - len(self._pools)) if is_ready else 0]
+        due = due[:max(0, self._options['ahead'] - self._count_awake(trials)) if is_ready else 0]
         for place, trial in enumerate(due, 1):
             if not self._try_start(trial, len(due) - place):
                 break
@@ -93,6 +93,16 @@ class Fleet:
             if not self._pools[trial.number].await_queued(_QUEUE_S):
                 break       # a slow service: the next turn continues
         return started
+
+    def _count_awake(self, trials):
+        """Returns the number of pools whose trials do not rest: others must start meanwhile."""
+        return len(self._pools) - sum(bool(one.rests and self.get(one)) for one in trials)
+
+    def _needs_pool(self, trial):
+        """Returns whether the trial has no pool, and needs one. The workers of a trial that rests
+        sleep on without their pool, and a new pool adopts them."""
+        must_wait = trial.rests and trial.state == WAITING
+        return self.get(trial) is None and not trial.verdict and not must_wait
 
     def _try_start(self, trial, followers):
         """Returns False if the folder of the trial cannot be written. The next turn tries again."""
@@ -117,7 +127,7 @@ class Fleet:
         pools.make_folder(folder)
         stores.write_json(folder, PARAMETERS, trial.parameters)
         stores.write_json(folder, rests.RUNGS, self._rungs_of(trial.number))
-        rests.wish(folder, False)
+        rests.wish(folder, bool(trial.rests))
         least, most = settings['workers']
         command = [options['program'], 'run', '--job', f'{settings["name"]}/{trial.number}',
                    '--study', settings['name'], '--site', options['site'],

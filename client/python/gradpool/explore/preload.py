@@ -77,8 +77,9 @@ class _Parent(_Direct):
                 return Pool.start(folder, command, cwd, environment, self._fork)
             except OSError:
                 self._lose('the process that forks workers has ended')
-        at = command.index('--preload') if '--preload' in command else len(command)
-        return super().start(folder, command[:at] + command[at + 2:], cwd, environment)
+                at = command.index('--preload')     # of the pool: later ones are the script's
+                command = command[:at] + command[at + 2:]
+        return super().start(folder, command, cwd, environment)
 
     def _fork(self, command, log, cwd, environment):
         """Forks a pool in the folder of the parent, which is that of all pools."""

@@ -141,6 +141,28 @@ static void words_wait_for_no_copy_that_is_not_whole(void **state)
     stop();
 }
 
+/* Every unused request of the lane has a position in the first log, which is longer than the
+ * second. */
+static void a_refused_push_does_not_wait_for_a_former_log(void **state)
+{
+    const struct record_ring ring = {.kind = RECORD_RING, .copy = COPY + 1};
+    start(TABLE_TERMS_BSP);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    for (uint32_t i = 0; i <= record_row_requests(RANKS); i++)
+        run_clock(&old, 100);
+    assert_int_equal(lane_begin_log(owner(), RIG_JOB, NUMBER, COPY + 1), 0);
+    assert_int_equal(fabric_send(holder()->conn, &ring, sizeof ring, NULL, 0), 0);
+    until(the_log()->state == ROW_LOG_ENDING);
+    assert_true(the_log()->holds_words);
+    for (uint32_t i = 0; i < SHARDS; i++)
+        old.route.shards[i].epoch = ROWS_EPOCH + 1;
+    rows_asked_free(push(&old, 0, 10));
+    until(old.lanes[0].workers[0].errors_count == 1);
+    assert_int_equal(old.lanes[0].workers[0].error.code, -ESTALE);
+    stop();
+}
+
 /* ---- invalid records and blocks ---- */
 
 static void the_lane_disconnects(const void *record, size_t bytes, const char *words)
@@ -232,6 +254,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_full_ring_delays_updates_and_no_pull),
         cmocka_unit_test(words_of_pushes_wait_when_the_replica_lane_is_lost),
         cmocka_unit_test(words_wait_for_no_copy_that_is_not_whole),
+        cmocka_unit_test(a_refused_push_does_not_wait_for_a_former_log),
         cmocka_unit_test(a_ring_outside_the_lent_memory_is_refused),
         cmocka_unit_test(a_position_beyond_the_log_ends_the_connection),
         cmocka_unit_test(a_ring_of_another_copy_is_not_used),

@@ -1,7 +1,9 @@
 /* Tests tables with SSP and ASP on a lane. Pushes are applied on arrival. Pulls wait for ranks that
  * are too far behind (SSP), or for no rank (ASP). */
+#include "svc/lane/job/table.h"
 #include "svc/lane/lane.h"
 #include "svc/lane/move/regroup.h"
+#include "svc/lane/rows/table.h"
 #include "svc/wire/table/table_load.h"
 #include "test/unit/lane/rows/rows_case.h"
 #include "test/unit/skip.h"
@@ -262,6 +264,65 @@ static void a_rank_that_is_lost_while_its_rows_are_read_is_left_out(void **state
     rows_stop(&rig);
 }
 
+/* ---- a push that is dropped ---- */
+
+#define WIDE 4096u
+#define MANY 300u /* the lane applies 64 rows of this width at a time */
+
+static float wide[MANY * WIDE];
+
+static const struct lane_table *only_table(void)
+{
+    return table_find(job_find(rig.lanes[0].lane, RIG_JOB), ROWS_TABLE);
+}
+
+/* Returns the first element of each row. */
+static void take_wide(const uint64_t *many, float *ret_rows)
+{
+    rows_forget_memory(&rig, 1);
+    struct rows_asked *pull = rows_pull(&rig, 1, many, MANY);
+    rows_take(&rig, pull, wide);
+    rows_asked_free(pull);
+    for (uint32_t i = 0; i < MANY; i++)
+        ret_rows[i] = wide[i * WIDE];
+}
+
+static struct rows_asked *push_wide(uint32_t rank, const uint64_t *many)
+{
+    for (uint32_t i = 0; i < MANY * WIDE; i++)
+        wide[i] = 1;
+    return rows_push(&rig, rank, many, MANY, wide);
+}
+
+/* The lane has applied a part of the push when its rank is lost. */
+static void a_push_after_a_dropped_one_changes_all_its_rows(void **state)
+{
+    struct table_terms terms = users;
+    uint64_t many[MANY];
+    float before[MANY], after[MANY];
+    for (uint32_t i = 0; i < MANY; i++)
+        many[i] = i;
+    terms.consistency = TABLE_TERMS_ASP;
+    terms.dim = WIDE;
+    terms.shards = 1;
+    rows_start(&rig, 1, 3, &terms);
+    rows_set(&rig, &settings);
+    lane_set_elastic(rig.lanes[0].lane, RIG_JOB);
+    rows_asked_free(push_wide(2, many));
+    rig_until(&rig.lanes[0], only_table()->shards[0]->progress.next > 0);
+    fabric_disconnect(worker(2)->conn);
+    rig_until(&rig.lanes[0], list_is_empty(&only_table()->queues->pushes));
+    assert_int_equal(only_table()->queues->ranks[2].applied, 0);
+    take_wide(many, before);
+    struct rows_asked *push = push_wide(0, many);
+    rows_wait(&rig, push);
+    rows_asked_free(push);
+    take_wide(many, after);
+    for (uint32_t i = 0; i < MANY; i++)
+        assert_float_equal(after[i], before[i] - 0.25f, 0);
+    rows_stop(&rig);
+}
+
 /* ---- load ---- */
 
 static struct lane_job_use measured(void)
@@ -304,6 +365,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(a_lost_worker_frees_the_minimum),
         cmocka_unit_test(a_rank_that_is_lost_while_its_rows_are_read_is_left_out),
         cmocka_unit_test(a_lost_rank_that_never_connected_frees_the_minimum),
+        cmocka_unit_test(a_push_after_a_dropped_one_changes_all_its_rows),
         cmocka_unit_test(pushes_are_rounds_until_a_clock_has_ended),
     };
     rows_set_kind(argc, argv);
