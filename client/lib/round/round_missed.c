@@ -49,7 +49,7 @@ static int round_skip_begin(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
     if (b->phase == BACKUP_OPEN) {
-        int error = round_end_check_missed(job) ?: round_skip_check(job);
+        int error = round_skip_check(job);
         return error < 0 ? error : round_end_announce_none(job, deadline_ns);
     }
     if (gradients_pushed(job) > gradients_announced(job))
@@ -64,7 +64,7 @@ static int round_skip_locked(struct gp_job *job, uint64_t deadline_ns, uint64_t 
     struct backup_rounds *b = &job->backup;
     bool begins = b->phase == BACKUP_OPEN || b->phase == BACKUP_AGAIN;
     bool is_closed = backup_passed(b) > b->held;
-    int error = round_skip_check_first(job);
+    int error = round_skip_check_first(job) ?: round_end_check_missed(job);
     if (error == 0 && begins && !is_closed)
         return ROUND_GOES_ON;
     error = error ?: round_end_begin_use(job);

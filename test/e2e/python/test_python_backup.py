@@ -277,6 +277,8 @@ class Sums(Backup):
                 jobs[2].next_round(timeout_ms=100)
             with self.raises(gradpool.GradpoolError, "tensor 't' has an open request"):
                 jobs[2].undeclare(tensors[2])
+            with self.raises(gradpool.GradpoolError, 'rank 2 lacks the result of round 2'):
+                jobs[2].skip_round(timeout_ms=100)
         finally:
             for pid in pids:
                 os.kill(pid, signal.SIGCONT)

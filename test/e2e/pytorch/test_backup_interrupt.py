@@ -132,6 +132,40 @@ def rank_computes_again(rank, workers):
     return found
 
 
+def rank_evaluates(rank, workers):
+    """Each rank calls forward() again behind its backward(), and waits there until the next round
+    is closed if this rank is outside its set. Returns [digest, number of left bodies, the same by
+    the with statements, those with a gradient] with steps of lanes and of the script."""
+    import gradpool
+    found = []
+    for name in 'lanes', 'script':
+        trainer = Rank.beside(rank, workers) if found else Rank(rank, workers)
+        optimizer, reports, bodies = trainer.optimizer, Reports(rank, f'{name} behind'), []
+        steps = {'optimizer': optimizer} if name == 'lanes' else {'step': optimizer.step}
+        backup = gradpool.Backup('static:2', stragglers='interrupt')
+        with attach(trainer, job=f'{name} behind', backup=backup, **steps) as attachment:
+            def pause(attachment=attachment, reports=reports, bodies=bodies):
+                number = attachment.round + 1
+                if not bodies:
+                    reports.hold_back(number)
+                elif rank not in set_of(number) and number <= ROUNDS:
+                    harness.until(lambda: attachment.job.passed() >= number,
+                                  'the rank sees the close', ranks.RANK_TIMEOUT_S)
+            trainer.net.pause = pause
+            for batch in attachment.batches([trainer.batch() for _ in range(7)], ROUNDS):
+                before = attachment.round
+                with attachment.work() as work:
+                    test_backup_door.backward(trainer, batch)
+                    reports.say(attachment.round)
+                    if bodies:
+                        trainer.net(batch)
+                bodies.append([work.is_left, work.is_left and attachment.round > before])
+            trainer.net.pause = lambda: None
+            attachment.settle()
+            found.append([trainer.digest(), attachment.left, *map(sum, zip(*bodies))])
+    return found
+
+
 class Interrupt(test_ddp.Case):
     def check(self, transport):
         of_ranks = self.run_ranks('rank_leaves', WORKERS, GRADPOOL_TRANSPORT=transport)
@@ -169,6 +203,15 @@ class Interrupt(test_ddp.Case):
         for of_steps in zip(*of_ranks):
             self.all_equal([digest for digest, _ in of_steps])
             self.assertGreater(sum(left for _, left in of_steps), 0)
+
+    def test_a_rank_stays_in_a_body_whose_gradient_was_sent(self):
+        of_ranks = self.run_ranks('rank_evaluates', WORKERS)
+        for of_steps in zip(*of_ranks):
+            self.all_equal([digest for digest, *_ in of_steps])
+            for _, left, is_left, has_lost_a_gradient in of_steps:
+                self.assertEqual(left, is_left)
+                self.assertEqual(has_lost_a_gradient, 0)
+            self.assertGreater(sum(left for _, left, *_ in of_steps), 0)
 
 
 if __name__ == '__main__':

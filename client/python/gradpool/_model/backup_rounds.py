@@ -150,9 +150,9 @@ class BackupRounds:
         self._count(end)
 
     @property
-    def has_ended_one(self):
-        """Returns whether a gradient of this rank was announced."""
-        return self._gradients > 0
+    def gradients(self):
+        """Returns the number of gradients that this rank has announced."""
+        return self._gradients
 
     def _count(self, end):
         self._gradients += 1

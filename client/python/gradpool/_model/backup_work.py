@@ -57,6 +57,7 @@ class Works:
         self._interrupts = stragglers == INTERRUPT
         self._parameters, self._buffers = list(parameters.values()), Buffers(model.module)
         self._work = self._thread = None
+        self._gradients = 0     # gradients of this rank at the begin of the with statement
         self._is_in_body = self._is_used = self.was_left = False
         self._hooks = [part.register_forward_pre_hook(_Poll(self))
                        for part in model.modules() if self._interrupts and
@@ -99,6 +100,7 @@ class Works:
                            'first statement would begin the second. Put all passes of the body '
                            'into one "with attachment.work():"')
         self._work, self._thread, self._is_used = work, threading.get_ident(), True
+        self._gradients = self.rounds.gradients
         if self._interrupts:
             self._buffers.note()
 
@@ -112,9 +114,11 @@ class Works:
 
     def poll(self):
         """Leaves the with statement if the round of its gradient is closed. The first gradient of a
-        rank is always computed, because lanes learn with it where results are written."""
-        if self._work is None or self._thread != threading.get_ident() or \
-                not self.rounds.has_ended_one:
+        rank is always computed, because lanes learn with it where results are written. After its
+        backward() a body is not left: .grad then has the mean of the round."""
+        if self._work is None or self._thread != threading.get_ident():
+            return
+        if not 0 < self.rounds.gradients == self._gradients:
             return
         if self._job.passed() > self.rounds.number and not _is_in_backward():
             raise _Left(self._work)
