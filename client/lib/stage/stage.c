@@ -37,7 +37,7 @@ int job_stage_check(const struct gp_job *job, const char *call)
 int job_stage_check_tensor(const struct gp_tensor *t)
 {
     const struct job_stage *stage = job_stage_of(t->job);
-    if (!stage || !*stage->name || stage->is_carrying)
+    if (!stage || !*stage->name || stage->has_ended || stage->is_carrying)
         return 0;
     for (uint32_t rank = 0; rank < t->job->workers; rank++)
         if (terms_have_rank(&t->terms, rank) && !ranks_have(stage->members, rank))

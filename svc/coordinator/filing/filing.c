@@ -13,7 +13,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SILENCE_NS (5 * NS_PER_S) /* longest time between two requests of the operator */
+/* Longest time between two requests: of an operator, and of a rank, whose next request waits for an
+ * agreement with all other ranks. */
+#define SILENCE_NS (5 * NS_PER_S)
+#define SILENCE_BETWEEN_NS (60 * NS_PER_S)
 
 /* ---- lookup ---- */
 
@@ -111,18 +114,23 @@ void filing_break(struct filing *f, int code, const char *format, ...)
     filing_free(f);
 }
 
+static uint64_t filing_silence_ns(const struct filing *f)
+{
+    return f->is_between ? SILENCE_BETWEEN_NS : SILENCE_NS;
+}
+
 static void filing_was_silent(struct timer *timer)
 {
     struct filing *f = container_of(timer, struct filing, timer);
     filing_break(f, -ETIMEDOUT, "the operator's command sent no request for %u s",
-                 (unsigned)(SILENCE_NS / NS_PER_S));
+                 (unsigned)(filing_silence_ns(f) / NS_PER_S));
 }
 
 void filing_await(struct filing *f)
 {
     timer_stop(&f->timer);
     timer_init(&f->timer, filing_was_silent);
-    timer_start(f->peer->service->loop, &f->timer, clock_now_ns() + SILENCE_NS);
+    timer_start(f->peer->service->loop, &f->timer, clock_now_ns() + filing_silence_ns(f));
 }
 
 /* ---- begin ---- */

@@ -100,12 +100,14 @@ static size_t filing_gather(const struct filing *f, const struct job_table *tabl
 {
     size_t row_bytes = filing_row_bytes(table), bytes = 0;
     uint32_t shard_bits = (uint32_t)__builtin_ctz(table->terms->shards);
+    if (f->lanes[at].place != f->place)
+        return 0;
     for (size_t row = 0; row < rows->len; row += row_bytes) {
         uint64_t key;
         memcpy(&key, rows->data + row, sizeof key);
         uint32_t shard = mixed_key_shard(mixed_key(key, table->salt), shard_bits);
         const struct lane *lane = table->shards[shard].lane;
-        if (!lane || lane->id != f->lanes[at].lane || f->lanes[at].place != f->place)
+        if (!lane || lane->id != f->lanes[at].lane)
             continue;
         memcpy(ret_rows + bytes, rows->data + row, row_bytes);
         bytes += row_bytes;

@@ -13,6 +13,7 @@ import harness
 import ranks  # noqa: F401  sets GRADPOOL_LIBRARY: before gradpool
 import tap
 import gradpool
+import gradpool.stages as stage_calls
 from harness import Service
 from test_outputs import validate
 
@@ -150,6 +151,33 @@ class Continued(Snapshots):
         self.snapshot()
         expected = self.state()
         self.join('second', tables=spec)
+        self.restore()
+        self.assertEqual(self.state(), expected)
+
+
+class Stages(Snapshots):
+    def border(self, rank):
+        limit_ms = harness.WAIT_S * 1000
+        return stage_calls._Border(self.jobs[rank], limit_ms, limit_ms)
+
+    def begin_stage(self, name, workers):
+        entry = stage_calls._Entry({'name': name, 'workers': workers})
+        self.each(lambda rank: self.border(rank).next(entry))
+
+    def test_a_snapshot_is_taken_after_a_stage_with_an_idle_rank(self):
+        self.serve()
+        self.join('staged', tables={'users': dict(rule='sgd', combine='sum', initial=0)})
+        self.begin_stage('narrow', 1)
+        for clock in (1, 2):
+            self.train_rank(0, [clock])
+        self.refuse(errno.EPERM, "rank 1 is idle in stage 'narrow' of job 'staged'; declare the "
+                    'tensor for the ranks of the stage, or push between stages',
+                    lambda rank: self.jobs[rank].snapshot(str(self.path)))
+        self.each(lambda rank: self.border(rank).end(False))
+        self.snapshot()
+        self.begin_stage('wide', 2)
+        expected = self.state()
+        self.join('again', tables={'users': dict(rule='sgd', combine='sum', initial=0)})
         self.restore()
         self.assertEqual(self.state(), expected)
 

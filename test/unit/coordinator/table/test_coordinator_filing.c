@@ -452,6 +452,24 @@ static void the_lanes_continue_when_the_operator_is_silent(void **state)
                "the export or import has ended: its job");
 }
 
+/* The next request of a rank waits for all other ranks. The silence of an operator, which begins
+ * later, ends in the meantime. */
+static void a_request_between_iterations_may_come_later_than_that_of_an_operator(void **state)
+{
+    struct filing_case c = begin(*state);
+    declare_items(&c);
+    c.table = "items";
+    message_free(hold(&c, ASK(&c, EXPORT, .between = true), 2));
+    struct filing_case rank = c;
+    c.table = "users";
+    c.file = 0;
+    begin_export(&c);
+    lanes_continue(&c, false);
+    kept_log_expect("the operator's command sent no request for 5 s");
+    ASK(&rank, NEXT, .steps = 0);
+    message_free(bulk_request(&rank, BULK_STEP(READ)));
+}
+
 #define test(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
 
 int main(void)
@@ -475,6 +493,7 @@ int main(void)
         test(rows_beyond_a_limit_end_the_import),
         test(the_lanes_continue_when_the_operator_disconnects),
         test(the_lanes_continue_when_the_operator_is_silent),
+        test(a_request_between_iterations_may_come_later_than_that_of_an_operator),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
