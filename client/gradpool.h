@@ -188,8 +188,8 @@ typedef struct gp_backup_spec {
     uint32_t lag;       /* without update rules: rounds a rank may be behind, up to 16; 0: 4 */
     uint32_t gradients; /* maximum of gradients of one rank in a round, 1 to 7; 0 means 1 */
     enum gp_backup_rate rate;
-    /* file to which rank 0 writes the sets of all rounds; file whose sets the rounds get; "": none;
-     * NULL: of GRADPOOL_SETS_RECORD; of GRADPOOL_SETS_REPLAY (client/README.md) */
+    /* rank 0 writes the sets of all rounds to the file `record`; rounds get the sets of the file
+     * `replay`. "": none; NULL: the file in GRADPOOL_SETS_RECORD, _REPLAY (client/README.md) */
     const char *record, *replay;
 } gp_backup_spec;
 
@@ -488,7 +488,7 @@ GP_API uint64_t gp_job_passed(gp_job *job);
 
 /* Ends this rank's round without a push, after gp_job_passed() and a first gp_round_end(). Results
  * are written as by gp_round_next(), which follows. Returns 1: no gradient counts; 0: earlier ones
- * do, gp_wait() for them; 2: the round is open. Errors of gp_round_next(); -EINVAL a push. */
+ * count, call gp_wait(); 2: the round is open. Errors of gp_round_next(); -EINVAL after a push. */
 GP_API int gp_round_skip(gp_job *job, int timeout_ms, gp_round *ret_round);
 
 /* Starts a round between the two ranks of a set, or of a job of two workers: `values` (E elements)

@@ -14,7 +14,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_NS (120 * NS_PER_S) /* of a busy host; the end of the process is seen at once */
+#define START_NS (120 * NS_PER_S) /* longest start, on a busy host */
 /* time for the coordinator to end; longer than its own time-out for its aggregators */
 #define STOP_NS (20 * NS_PER_S)
 #define ASK_AGAIN_NS (20 * NS_PER_MS)

@@ -134,8 +134,8 @@ void backup_destroy(struct backup *backup);
  * gradient, that gradient is interrupted, and its time counts as time without a gradient. -EINVAL:
  * the rank is no member; the state is unchanged. */
 int backup_began(struct backup *backup, uint32_t rank, uint64_t now_ns);
-/* Reports that the rank has given its gradient up. The time of the gradient counts as time without
- * a gradient. -EINVAL: the rank is no member, or computes no gradient; the state is unchanged. */
+/* Reports that the rank has given its gradient up. The time counts as computing time that gave no
+ * gradient. -EINVAL: the rank is no member, or computes no gradient; the state is unchanged. */
 int backup_interrupted(struct backup *backup, uint32_t rank, uint64_t now_ns);
 /* Reports that the rank has announced its gradient. Returns an enum backup_arrival. -EINVAL: the
  * rank is no member, or computes no gradient; the state is unchanged. */

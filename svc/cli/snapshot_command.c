@@ -180,7 +180,7 @@ static int take_all(struct fetch *f, struct err *err)
                : error;
 }
 
-/* Fetches the rows of all tables, at one clock. */
+/* Fetches the rows of all tables. Tables with BSP are held at one clock. */
 static int take_tables(struct fetch *f, const struct request *wanted, struct err *err)
 {
     struct tables_copy *t = f->tables;

@@ -92,7 +92,7 @@ static void hand_over_copy(const struct hand_over *h, const gp_stage_spec *spec,
     }
 }
 
-/* Returns whether lanes can use the caller's memory: whole words of memory of gp_alloc(). */
+/* Returns whether lanes can use the caller's memory: one item of whole words, from gp_alloc(). */
 static bool hand_over_may_lend(const struct hand_over *h, const struct stage_call *call)
 {
     struct slab_place place;
@@ -119,7 +119,7 @@ static int hand_over_allocate(struct hand_over *h, const struct stage_call *call
     return error;
 }
 
-/* Finds the memory of the broadcast, which contains the giver's values then. */
+/* Chooses the memory of the broadcast. On the giver this memory then has the values. */
 static int hand_over_fill(struct hand_over *h, const struct stage_call *call)
 {
     h->memory = call->spec->carry->values;

@@ -47,7 +47,7 @@ void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORD
  * the deal of some rank has another hash than `print`. */
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum);
-/* Returns the number of the rest before the next step, which a record names; 0: none. If ranks have
+/* Returns the number of the rest that a record orders before the next step; 0: none. If ranks have
  * sent different numbers, there is no rest: all ranks have the same sum, and the next record has
  * the newest number. */
 uint32_t step_words_rest(const uint64_t words[STEP_WORDS_COUNT]);

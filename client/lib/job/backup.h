@@ -37,7 +37,7 @@ enum backup_report {
 struct backup_rounds {
     /* minimum number of gradients with which a round closes; 0: the job has no backup workers */
     uint32_t count;
-    bool is_used; /* a thread is in gp_round_end() or gp_round_next() */
+    bool is_used; /* a thread is in gp_round_end(), gp_round_next() or gp_round_skip() */
     enum backup_phase phase;
     enum backup_report report;
     struct gp_tensor *leader;   /* the hidden tensor; NULL: not declared yet */
@@ -54,7 +54,7 @@ struct backup_rounds {
     _Atomic uint64_t passed;
 };
 
-/* bit of `passed`: the caller has asked for it, so lanes are heard while no call waits */
+/* bit of `passed`: gp_job_passed() was called, so messages of lanes are read at any time */
 #define BACKUP_WATCHED (UINT64_C(1) << 63)
 
 static inline uint64_t backup_passed(const struct backup_rounds *b)

@@ -5,7 +5,7 @@
 
 #include "client/lib/job/job.h"
 
-#define ROUND_GOES_ON 2 /* result of gp_round_end(): another gradient is wanted */
+#define ROUND_GOES_ON 2 /* result of gp_round_end(), gp_round_skip(): the round is open */
 
 /* Returns -EINVAL, with a text, if the job has no backup workers, or the error of job_check(). */
 int round_end_check_job(struct gp_job *job);

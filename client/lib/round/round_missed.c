@@ -20,8 +20,8 @@ static int round_skip_refuse(const struct gp_job *job, const char *name)
                         name, job->backup.held + 1, job->name);
 }
 
-/* Returns -EINVAL, with a text, if no results of a push are known to which results could be
- * written. */
+/* Returns -EINVAL, with a text, if this rank has ended no round: later results are written to the
+ * results of a push. */
 static int round_skip_check_first(const struct gp_job *job)
 {
     if (job->backup.held > 0 || job->backup.phase != BACKUP_OPEN)

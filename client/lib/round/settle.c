@@ -220,14 +220,14 @@ static void settle_closed(struct link *l, const struct record_closed *record)
         p->committed = record->round;
 }
 
-/* Stores the round for gp_job_passed(). */
+/* Stores the round for gp_job_passed(), if this rank lacks its results. */
 static void settle_passed_over(struct gp_job *job, uint64_t round)
 {
     if (job->backup.count > 0 && round > job->backup.held)
         backup_pass(&job->backup, round);
 }
 
-/* The set of a round for which this rank computes another gradient does not have this gradient. */
+/* Handles CHOSEN, the set of a round. A gradient that this rank still computes is not in it. */
 static void settle_chosen(struct link *l, const struct record_chosen *record)
 {
     enum backup_phase phase = l->job->backup.phase;

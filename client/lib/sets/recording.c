@@ -103,7 +103,7 @@ static void recording_remove_empty(const struct sets_recording *r)
     bool is_mine = fstat(r->fd, &mine) == 0 && lstat(r->path, &found) == 0 &&
                    mine.st_dev == found.st_dev && mine.st_ino == found.st_ino;
     if (is_mine && r->last == 0)
-        (void)unlink(r->path); /* a file that cannot be removed stays, and is only in the way */
+        (void)unlink(r->path); /* after an error the file stays, and its name is taken */
 }
 
 void sets_recording_close(struct sets_recording *r)

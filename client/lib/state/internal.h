@@ -76,7 +76,7 @@ void snapshot_tables_find(struct snapshot *s);
 /* Waits until the pushes of this rank are applied. Called when all ranks have ended the same
  * clocks. Sets s->err after an error. */
 void snapshot_tables_settle(struct snapshot *s);
-/* Compare and read the tables of the file. Set s->err after an error. */
+/* Reads the tables of the file once, to check them. Sets s->err after an error. */
 void snapshot_tables_check(struct snapshot *s, const struct state_file *f);
 /* Copies the rows of all tables to the file `w` of this rank (NULL: to the lanes, from the file of
  * snapshot_tables_check()). All ranks call the function. `step`: first of the agreements; out, the

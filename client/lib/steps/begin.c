@@ -382,7 +382,7 @@ static int begin_next(const struct beginning *b)
     return is_full ? 0 : BEGIN_GOES_ON;
 }
 
-/* Rests before the next step, unless the training has ended. The time of a rest does not count. */
+/* Rests before the next step, unless the training has ended. The time-out begins anew then. */
 static void begin_rest(struct beginning *b)
 {
     const struct job_steps *s = b->steps;

@@ -1,6 +1,6 @@
-/* Stops tables on all their lanes at one clock. With BSP, a lane has applied a clock only if all
- * members have ended this clock, so every lane will reach the largest clock of any lane. RULES.md:
- * K115. */
+/* Stops tables on all their lanes, those with BSP at one clock. With BSP, a lane has applied a
+ * clock only if all members have ended this clock, so every lane will reach the largest clock of
+ * any lane. RULES.md: K115. */
 #include "svc/base/cleanup.h"
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -27,7 +27,7 @@ static void filing_sum_lanes(struct filing *f)
     }
 }
 
-/* Memory of the first answer. */
+/* One table in the first answer. */
 struct filing_view {
     WIRE(TableFileTable) table;
     WIRE(TableSpec) spec;

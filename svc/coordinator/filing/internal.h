@@ -33,8 +33,8 @@ struct filing {
     uint32_t job;
     struct filing_tables *tables;
     bool is_import;
-    bool is_between;  /* the ranks of the job wait for the export */
-    bool is_ready;    /* all lanes hold all tables at `clock` */
+    bool is_between;  /* the ranks of the job wait for the end */
+    bool is_ready;    /* all lanes hold all tables, those with BSP at `clock` */
     uint32_t turn;    /* number of the last group of calls; earlier replies are ignored */
     uint32_t pending; /* number of unanswered calls of this group */
     uint64_t clock;

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STANDS_NS (20 * NS_PER_S) /* longest time for which an export holds a table */
+#define STANDS_NS (20 * NS_PER_S) /* longest hold by an export, unless all ranks wait */
 #define PUT_BYTES_MAX (UINT64_C(1) << 20)
 
 /* Returns the index of the lane's entry for the present table. */

@@ -1,8 +1,8 @@
 /* The stored row of a session. */
 #include "svc/coordinator/session/session.h"
 
-/* A worker that has left with an error is lost after a restart. Without an elastic job the other
- * ranks are informed that the rank has left, also after a restart. */
+/* In an elastic job a worker that has left with an error counts as lost after a restart. In another
+ * job its state stays the same: the other ranks are informed that the rank has left. */
 static enum session_state session_stored_state(const struct session *session)
 {
     return session->has_failed && session->job->terms->is_elastic ? SESSION_LOST : session->state;

@@ -1,5 +1,5 @@
-/* Workers that sleep or wake, as the scheduler has ordered: changes their state alone (SL20, SL22).
- * rest.c then stores the changes and informs the workers. */
+/* Changes the states of workers that sleep or wake by order of the scheduler (SL20, SL22). rest.c
+ * then stores the changes and informs the workers. */
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/slots/internal.h"
 

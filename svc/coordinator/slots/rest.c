@@ -1,5 +1,5 @@
 /* Rests of jobs (SL20 to SL24). The workers of a resting job sleep before their next step, and hold
- * no slot. Higher ranks than `workers_min` leave first, because a job goes on with `workers_min`
+ * no slot. Ranks from `workers_min` on leave first, because a job goes on with `workers_min`
  * workers. */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/members.h"
@@ -12,7 +12,7 @@
 
 /* --- begin and end --- */
 
-/* Returns whether the workers that stay are alone in the job. */
+/* Returns whether all workers that must leave before the rest have left. */
 static bool rest_is_narrow(const struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++)

@@ -102,8 +102,8 @@ static void forget_connection(struct worker *w)
     }
 }
 
-/* Returns whether rounds or requests on this lane may need the ranks of the job. Without pieces a
- * missing connection delays no rank, and proves no loss. */
+/* Returns whether rounds or requests on this lane may need the ranks of the job. Without pieces
+ * and tables a missing connection delays no rank, and proves no loss. */
 static bool serves_job(const struct lane_job *job)
 {
     return job->tables || !list_is_empty(&job->pieces);
@@ -200,7 +200,7 @@ bool replace_await(struct worker *w, int error)
 }
 
 /* Ends the wait for the rank. In an elastic job the coordinator decides whether the rank is lost
- * (A40). If the lane has no pieces of the job, only the wait ends. */
+ * (A40). If the lane has no pieces and no tables of the job, only the wait ends. */
 static void give_up(struct worker *w)
 {
     if (!serves_job(w->job)) {

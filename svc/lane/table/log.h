@@ -19,7 +19,7 @@
 
 enum log_kind {
     LOG_ROWS = 1, /* changed rows, and the progress that includes their changes */
-    LOG_COPY,     /* rows that a copy has read; the progress is not valid */
+    LOG_COPY,     /* rows of the first copy of all rows; the progress is not valid */
     LOG_STATE,    /* state of a table without its rows */
     LOG_WHOLE,    /* the copy is whole: all later changes of all tables follow */
     LOG_PAD,      /* only the writer and log_next() use this kind, before the end of the ring */

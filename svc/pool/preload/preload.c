@@ -25,7 +25,7 @@
 #define END_MS 200
 #define TEXT_BYTES 512
 #define ROOM_BYTES 4096 /* memory for the variables of a worker that /proc shows */
-#define WORDS_MAX 6     /* of the parent, before those of the program */
+#define WORDS_MAX 6     /* words of the parent, and NULL, without those of the program */
 #define SOCKET_VARIABLE "_GRADPOOL_PRELOAD"
 #define ROOM_VARIABLE "_GRADPOOL_ROOM"
 
@@ -34,7 +34,7 @@ static struct preload {
     const char *modules;
     int fd; /* -1: workers are started directly */
     bool is_ready;
-    uint64_t due_ns;             /* of the end of the import */
+    uint64_t due_ns;             /* time at which the import has to end */
     struct pool_process process; /* the parent */
 } parent = {.fd = -1, .process.pidfd = -1};
 
@@ -62,7 +62,7 @@ const char *preload_find_mistake(const char *modules, char *const *program)
 
 /* --- the end of the parent --- */
 
-/* The parent is a child of this process, and so are forked workers, but not those in between. */
+/* Kills the parent, which is a child of this process. Its workers are other children, and go on. */
 void preload_end(void)
 {
     if (parent.fd >= 0)
@@ -118,8 +118,8 @@ static char **parent_words(const char *descriptor, char **program)
     return words;
 }
 
-/* Adds room for variables to those of the workers: libraries read OMP_NUM_THREADS at their import.
- * The caller frees the list. */
+/* Returns the variables of the parent: `room`, and those of the workers, because libraries read
+ * OMP_NUM_THREADS at their import. The caller frees the list. NULL: no memory. */
 static char **parent_variables(char *room, char *const *variables)
 {
     size_t count = 0;
@@ -140,7 +140,7 @@ static int parent_start(int theirs, char **program, char *const *variables,
     bool is_final;
     memset(room + strlen(room), ' ', sizeof room - strlen(room) - 1);
     snprintf(descriptor, sizeof descriptor, "%d", theirs);
-    /* the next pool ends a process of a rank that no worker has */
+    /* no worker has this rank, so the next pool of the folder ends the process */
     const struct cookie cookie = {.pool = folder->pool, .rank = POOL_RANKS_MAX};
     _cleanup_fd_ int log_fd = folder_open_file(folder, "preload.log", err);
     if (log_fd < 0)
@@ -226,8 +226,8 @@ static size_t start_pack_texts(char *const *texts, char *data)
     return used;
 }
 
-/* Returns a message: its size behind the first number, the number of words, words, variables. The
- * caller frees the message. */
+/* Returns a message: the number of bytes that follow, the number of words, words, variables. The
+ * caller frees the message. NULL: no memory. */
 static char *start_pack(char *const *words, char *const *environment, size_t *ret_bytes)
 {
     size_t texts = start_pack_texts(words, NULL),
@@ -338,7 +338,8 @@ static bool parent_has_ended(void)
     return poll(&end, 1, END_MS) == 1;
 }
 
-/* A worker that was not forked is started directly. One that has been forked ends by itself. */
+/* The caller starts the worker directly. A forked process that has no byte of start_release() ends
+ * by itself. */
 static void fork_failed(int error)
 {
     if (parent_has_ended())

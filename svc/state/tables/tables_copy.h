@@ -1,6 +1,6 @@
 /* Copies the rows of all tables of a job between lanes and the file of a snapshot, through the
- * coordinator. The lanes hold all tables at one clock until the last row. Used by the command of an
- * operator and by a rank. README: D3, D5. */
+ * coordinator. The lanes hold all tables until the last row, those with BSP at one clock. Used by
+ * the command of an operator and by a rank. README: D3, D5. */
 #ifndef GRADPOOL_STATE_TABLES_TABLES_COPY_H
 #define GRADPOOL_STATE_TABLES_TABLES_COPY_H
 

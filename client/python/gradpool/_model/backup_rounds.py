@@ -222,7 +222,7 @@ class BackupRounds:
 
     def _end_work(self, batch, has_no_gradient):
         """Ends the round of a body that this rank has left, unless the script has computed a
-        gradient behind the with statement."""
+        gradient after the with statement."""
         self.works.check_used()
         if not self.works.was_left or not has_no_gradient:
             return

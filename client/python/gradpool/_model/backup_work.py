@@ -1,10 +1,10 @@
 """Bodies of a loop over batches() that a rank leaves when their round has closed without its
 gradient: Backup(stragglers='interrupt').
 
-Hooks of the model's modules ask before each forward() whether the round is closed. The exception of
-such a hook ends "with attachment.work():" alone. In backward() the hooks do nothing, because a
-gradient may be announced in part. A body that was left has no effect: the buffers of the model get
-their former values, and the parameters lose the gradients of earlier passes."""
+Hooks of the model's modules check before each forward() whether the round is closed. The exception
+of such a hook ends the statement "with attachment.work():", and no more. In backward() the hooks do
+nothing, because a gradient may be announced in part. A body that was left changes no model: the
+buffers get their former values, and the parameters lose the gradients of earlier passes."""
 import sys
 import threading
 import weakref
@@ -20,7 +20,7 @@ _BACKWARD = 'torch.autograd', 'torch.autograd.graph'
 
 class _Left(BaseException):
     """Leaves a body. Derived from BaseException, so that "except Exception" in the forward() of a
-    script does not end it. `work`: the Work that ends it."""
+    script does not catch it. `work`: the Work whose statement catches it."""
 
     def __init__(self, work):
         super().__init__('the round of this body is closed, so the body was left. Let '
@@ -78,7 +78,7 @@ class Works:
         self._is_in_body = False
 
     def check_used(self):
-        """Raises Mismatch if ranks shall leave bodies, and the last body had nothing to leave."""
+        """Raises Mismatch if ranks shall leave bodies, and the last body used no work()."""
         if self._interrupts and not self._is_used:
             raise mismatch(f"{self._job}: stragglers='interrupt', but the body of the loop over "
                            'batches() has nothing that a rank can leave. Put forward() and '

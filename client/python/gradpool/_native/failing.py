@@ -21,7 +21,7 @@ def _is_uncaught():
 
 
 def _noted_exit(status=None):
-    """As sys.exit(), whose status the interpreter shows to nobody at its end."""
+    """Calls sys.exit(), and stores the status, which cannot be read when the interpreter ends."""
     if threading.current_thread() is threading.main_thread():
         frame = sys._getframe()
         while frame.f_back is not None:

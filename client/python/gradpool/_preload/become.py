@@ -68,7 +68,7 @@ def _show_environment(environment, before):
 
 
 def _set_title(words):
-    """Makes `ps` show the command of the worker, as long as that of the parent."""
+    """Makes `ps` show the command of the worker, cut to the length of the parent's command."""
     place = _places.get('cmdline')
     text = b'\0'.join(map(os.fsencode, words))
     _write(place, text[:place[1] - 1] if place else b'')

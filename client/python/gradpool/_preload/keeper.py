@@ -7,8 +7,9 @@ SOCKET = '_GRADPOOL_PRELOAD'    # "DESCRIPTOR:PROCESS" of the parent of workers,
 
 
 def keep_pool(begun):
-    """Called in a process that waits for the end of the pool, and sends its exit status. Returns
-    the socket in the pool's child."""
+    """Forks the pool and the pool's child. Returns in the pool's child alone, with its socket to
+    the pool. The calling process waits for the pool, sends the exit status of the pool, and
+    ends."""
     pool = os.fork()
     if pool:
         status = os.waitpid(pool, 0)[1]

@@ -61,7 +61,7 @@ def _fork_last(ended, held):
         is_between = True
     if is_between:
         os._exit(0)
-    os.read(ended, 1)       # the end of the pipe: nobody holds its other end
+    os.read(ended, 1)       # returns when the parent has reaped the process between
     os.close(ended)
 
 

@@ -17,7 +17,7 @@ class BackupCalls:
     def end_round(self, loss=float('nan'), timeout_ms=0):
         """Ends this rank's round in a job with backup workers. Called after one push of each tensor
         (update() with settings on every rank, or push_pull()), and before the wait(). Returns an
-        EndOfRound. Results, the same on all ranks that get them, are in place unless it goes_on."""
+        EndOfRound. Unless this one goes_on, the results have landed, the same on all ranks."""
         loss, timeout_ms = float(loss), number(timeout_ms, 'timeout_ms', INT_MAX)
         return self._end_by(lambda handle: end_round(handle, loss, timeout_ms))
 
@@ -49,7 +49,7 @@ class BackupCalls:
 class RoundCalls:
     """The calls that end or fetch a round in a job with backup workers. If an exception of a signal
     handler interrupts such a call, the call continues in a separate thread, and its result is lost.
-    The job then refuses further calls, because a sum could be left out."""
+    The job then refuses further calls of this kind, because a sum could be left out."""
 
     def __init__(self, job):
         self._job, self._is_cut = job, False

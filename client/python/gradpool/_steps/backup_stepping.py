@@ -83,7 +83,7 @@ class BackupStepping(Stepping):
             self._take_changes(None)
 
     def take_over(self):
-        """Notes the parameters that lanes have written without a backward()."""
+        """Stores the state of the parameters, which lanes have written without a backward()."""
         self._written.forget()
         self._written.note(None, list(self._parameters.values()))
 

@@ -95,7 +95,8 @@ class Fleet:
         return started
 
     def _count_awake(self, trials):
-        """Returns the number of pools whose trials do not rest: others must start meanwhile."""
+        """Returns the number of pools whose trials do not rest. For each other pool, one more trial
+        may start."""
         return len(self._pools) - sum(bool(one.rests and self.get(one)) for one in trials)
 
     def _needs_pool(self, trial):

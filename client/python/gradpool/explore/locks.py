@@ -1,5 +1,5 @@
-"""The lock of a study's folder, which the process of the study holds. Imports no SQLite: trials
-look at the lock, too."""
+"""The lock of a study's folder, which the process of the study holds. Imports no SQLite, because
+trials import this module, too."""
 import contextlib
 import errno
 import fcntl
@@ -49,7 +49,7 @@ def is_held(path):
     except OSError:
         return False
     try:
-        return not _try_lock(held, fcntl.LOCK_SH)     # two that ask at once are no holder
+        return not _try_lock(held, fcntl.LOCK_SH)     # shared: two calls at once both succeed
     finally:
         os.close(held)
 

@@ -77,12 +77,12 @@ class _Parent(_Direct):
                 return Pool.start(folder, command, cwd, environment, self._fork)
             except OSError:
                 self._lose('the process that forks workers has ended')
-                at = command.index('--preload')     # of the pool: later ones are the script's
+                at = command.index('--preload')     # option of the pool; the script has later ones
                 command = command[:at] + command[at + 2:]
         return super().start(folder, command, cwd, environment)
 
     def _fork(self, command, log, cwd, environment):
-        """Forks a pool in the folder of the parent, which is that of all pools."""
+        """Forks a pool. `cwd` is not used: the parent already runs in the folder of all pools."""
         link, theirs = socket.socketpair()
         link.settimeout(_FORK_S)
         try:
@@ -127,7 +127,8 @@ class _Child:
         return self._code
 
     def _lost_code(self):
-        """Returns the code when the process that should have sent it was killed."""
+        """Returns the exit code, after the end of the process that would have sent the code; None:
+        the pool runs."""
         try:
             os.kill(self.pid, 0)
             return None

@@ -44,8 +44,8 @@ class ASHA:
     1/eta of the trials with this rung so far go on. No trial waits for another one.
 
       last  a trial with so many steps is complete; None: the trial ends by itself
-      rest  True: other trials of a rung rest, and go on when they are among the best 1/eta of the
-            trials that have come since"""
+      rest  True: other trials of a rung rest instead of ending. A resting trial goes on when later
+            trials at the rung have put it among the best 1/eta"""
 
     def __init__(self, first, eta=3, last=None, rest=False):
         self.rest = bool(rest)
@@ -57,7 +57,7 @@ class ASHA:
         return f'ASHA(first={self.first}, eta={self.eta}, last={self.last}{rest})'
 
     def rungs_of(self, trial):
-        """Returns the first rungs, at which a trial rests if its study has ended."""
+        """Returns the rungs up to RUNG_MAX. The trial rests there if its study does not run."""
         rungs, rung = [], self.first
         while rung < (self.last or RUNG_MAX):
             rungs.append(rung)

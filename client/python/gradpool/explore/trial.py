@@ -58,8 +58,9 @@ class Trial:
             self.verdict, self.reason = 'kill', self.reason or 'killed'
 
     def rest(self):
-        """Lets the trial rest before its next step, until go_on(): its workers sleep, without
-        slots. The script has a gradpool.elastic.Run."""
+        """Lets the trial rest before a step after its first report, until go_on(): its workers
+        sleep, without slots. A waiting trial does not begin. The script has a
+        gradpool.elastic.Run. No effect on a trial that has ended."""
         if not self.is_over:
             self.rests = 'user'
 

@@ -63,7 +63,7 @@ void row_log_forget(const struct worker *holder)
         row_log_break(tables);
 }
 
-/* Answers all pushes that waited for an earlier log. */
+/* Ends the wait of all pushes for an earlier log. Their answers follow in the next turn. */
 static void log_release_words(struct lane_tables *tables)
 {
     tables->log->holds_words = false;

@@ -44,7 +44,7 @@ struct row_log {
 };
 
 /* Names the aggregator that lends the ring, and begins copy number `copy`. The coordinator has
- * stored before that no copy is whole, so all words that waited for an earlier copy are sent. With
+ * stored already that no copy is whole, so all words that waited for an earlier copy are sent. With
  * the number of the present copy the call has no effect. Returns 0. -ENOENT: the lane has no table
  * of the job; -ENOMEM and other errors of the arena. */
 int lane_begin_log(struct lane *lane, uint32_t job, uint32_t holder, uint32_t copy);
@@ -78,7 +78,7 @@ void row_log_free(struct lane_tables *tables);
 
 /* Copies rows, writes states that are due, and sends reports. Returns whether there was work. */
 bool row_log_work(struct lane_tables *tables);
-/* Returns whether rows may be changed now: the ring has room for the change. */
+/* Returns whether rows may change now: the ring has room, and no state is due after the copy. */
 bool row_log_may_update(const struct lane_tables *tables);
 /* Writes the rows of the applied keys from position `first` of the stripe on, at most
  * LOG_PAYLOAD_BYTES_MAX. The block stays open until row_log_close(), which adds the progress of
