@@ -93,7 +93,7 @@ uint64_t log_block_sum(const struct log_head *head, const char *payload);
 uint32_t log_rows_max(uint32_t row_bytes);
 /* Copies rows of the shard, in the order of mixed keys, from `from` on. A copied row has its key,
  * values and moments. Returns the number of bytes, which are whole rows. `ret_next`: smallest key
- * that may follow. `ret_is_end`: no row follows. */
+ * of the rest. `ret_is_end`: no row follows. */
 size_t log_walk(const struct table_shard *shard, uint64_t from, char *ret_rows, size_t most,
                 uint64_t *ret_next, bool *ret_is_end);
 /* Stores the rows of a payload, which replace rows with the same keys. -EBADMSG: not whole rows, or

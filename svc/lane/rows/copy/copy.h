@@ -42,8 +42,8 @@ struct lane_copy_spec {
 int lane_place_copy(struct lane *lane, uint32_t job, const struct lane_copy_spec *copy,
                     const struct lane_table_spec *table, const struct lane_shard_spec *shards,
                     size_t count);
-/* Drops the copy of the tables of `owner`; afterwards the lane no longer reads the ring. A copy
- * that does not exist is ignored. */
+/* Drops the copy of the tables of `owner`; afterwards the lane no longer reads the ring.
+ * Unknown copies are ignored. */
 void lane_drop_copy(struct lane *lane, uint32_t job, uint32_t owner);
 /* The owner has reported that blocks before `position` have landed. Unknown copies are ignored. */
 void lane_copy_logged(struct lane *lane, uint32_t job, uint32_t owner, uint32_t copy,

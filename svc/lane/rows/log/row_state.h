@@ -1,5 +1,5 @@
 /* State of a table without its rows, as the payload of a LOG_STATE block: progress, settings, and
- * what each rank has done. */
+ * sequences and clocks of the ranks. */
 #ifndef GRADPOOL_LANE_ROWS_LOG_ROW_STATE_H
 #define GRADPOOL_LANE_ROWS_LOG_ROW_STATE_H
 
