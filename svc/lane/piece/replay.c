@@ -150,7 +150,7 @@ static bool replay_is_taker(const struct lane_replay *r, const struct rank *rank
 }
 
 /* A rank that fetches the sums of all missed rounds gets an answer at once. The rank applies each
- * sum in order, so an early answer changes no bit, and the open round may wait for the rank. After a
+ * sum in order, so an early answer changes no bit, and the open round may wait for the rank. Once a
  * rank has given up its gradient of a round, the answer waits for the close of this round, because
  * a second gradient of the round would use another batch than in the recording. */
 bool replay_answers_late(const struct rank *rank, uint64_t *ret_round)
