@@ -25,7 +25,8 @@ RARE = {
     *(f'{job}.{tables}' for job in ('job', 'explained_job')
       for tables in ('tables', 'tables_left_out')),
     *(f'{part}.{member}' for part in ('counts', 'counted_rank', 'stage', 'table', 'tables',
-                                      'job_tables', 'table_file', 'site', 'pool_job')
+                                      'job_tables', 'table_file', 'snapshot_tables', 'site',
+                                      'pool_job')
       for member in SCHEMA['$defs'][part]['properties']),
     *(f'measured.{member}' for member in SCHEMA['$defs']['measured']['properties']),
     'explained_lane.predicted_loss_ppm', 'explained_job.predicted_loss_ppm',
