@@ -2,9 +2,9 @@
 #ifndef GRADPOOL_POOL_INTERNAL_H
 #define GRADPOOL_POOL_INTERNAL_H
 
+#include "svc/pool/engine/engine.h"
 #include "svc/pool/folder.h"
 #include "svc/pool/pool.h"
-#include "svc/pool/process.h"
 #include "svc/pool/site/site.h"
 #include "svc/pool/watch.h"
 
@@ -12,14 +12,13 @@ struct worker_pool {
     const struct pool_options *options;
     struct pool_folder *folder;
     struct pool_ranks ranks;
-    struct pool_process processes[POOL_RANKS_MAX]; /* by rank */
+    struct engine *engine;
     uint32_t foreign[POOL_RANKS_MAX]; /* process of another pool that has joined as this rank */
     struct watch *watch;              /* NULL: the site gives orders */
     struct site *site;                /* NULL: the service has no slots for this pool */
     uint32_t workers_max;             /* of the job, which may be an earlier pool's */
     int signal_fd;
     int forwarded;      /* signal that ends the workers; 0: none has arrived */
-    bool had_children;  /* at the start, so not every child is a descendant of a worker */
     bool awaits_look;   /* workers were adopted, and the job has not been seen yet */
     bool is_fixed_told; /* the user knows that the job cannot change its size */
     bool is_too_large;  /* the last look has shown a size above --workers-max */
