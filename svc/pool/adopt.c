@@ -53,7 +53,7 @@ static int adopt_check(const struct worker_pool *pool, uint32_t count, uint32_t 
 
 int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
 {
-    struct engine *engine = pool->engine;
+    struct pool_engine *engine = pool->engine;
     struct cookie cookie;
     uint32_t highest = 0;
     int error = engine->calls->adopt(engine, err);

@@ -12,7 +12,7 @@ struct worker_pool {
     const struct pool_options *options;
     struct pool_folder *folder;
     struct pool_ranks ranks;
-    struct engine *engine;
+    struct pool_engine *engine;
     uint32_t foreign[POOL_RANKS_MAX]; /* process of another pool that has joined as this rank */
     struct watch *watch;              /* NULL: the site gives orders */
     struct site *site;                /* NULL: the service has no slots for this pool */

@@ -6,11 +6,13 @@
 #include "svc/base/system/process.h"
 #include "svc/base/system/signals.h"
 #include "svc/pool/internal.h"
+#include "svc/pool/slurm/slurm.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
 
@@ -58,9 +60,51 @@ void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end,
 
 /* --- events of the engine --- */
 
+/* The state of the folder shows the reason to the process of a study. */
+static void pool_store_wait(struct worker_pool *pool, uint32_t rank, const char *text)
+{
+    char **waits = &pool->folder->waits[rank];
+    struct err err;
+    if (!*waits && !text)
+        return;
+    free(*waits);
+    *waits = text ? strdup(text) : NULL;
+    if (folder_store(pool->folder, &err) < 0)
+        pool_say("rank %u: its state was not stored: %s", rank, err.text);
+}
+
+/* A text with a path stays on this host (PL1). */
+static void pool_report_wait(struct worker_pool *pool, uint32_t rank, const char *text)
+{
+    struct site_report report = {.event = SITE_WITHHELD};
+    snprintf(report.text, sizeof report.text, "rank %u: %.*s", rank, SITE_TEXT_BYTES - 32,
+             strchr(text, '/') ? "see the messages of the pool" : text);
+    pool_store_wait(pool, rank, text);
+    pool_report(pool, rank, report);
+}
+
 static void pool_worker_runs(struct worker_pool *pool, uint32_t rank)
 {
+    ranks_runs(&pool->ranks, rank, true, clock_now_ns());
+    pool_store_wait(pool, rank, NULL);
     pool_report(pool, rank, (struct site_report){.event = SITE_STARTED});
+}
+
+static void pool_worker_waits(struct worker_pool *pool, const struct engine_event *event)
+{
+    ranks_runs(&pool->ranks, event->rank, false, clock_now_ns());
+    pool_say("rank %u does not run yet: %s", event->rank, event->text);
+    pool_report_wait(pool, event->rank, event->text);
+}
+
+static void pool_worker_refused(struct worker_pool *pool, const struct engine_event *event)
+{
+    uint32_t pause_s = ranks_put_off(&pool->ranks, event->rank, clock_now_ns());
+    if (pause_s == 0)
+        return pool_rank_ended(pool, event->rank, END_SIGNAL, SIGTERM);
+    pool_say("rank %u was not started: %s; the next try is in %u s", event->rank, event->text,
+             pause_s);
+    pool_report_wait(pool, event->rank, event->text);
 }
 
 static void pool_worker_ended(struct worker_pool *pool, const struct engine_event *event)
@@ -68,6 +112,7 @@ static void pool_worker_ended(struct worker_pool *pool, const struct engine_even
     if (event->left > 0)
         pool_say("rank %u: %u of its processes have not ended after SIGKILL; look at them with ps",
                  event->rank, event->left);
+    pool_store_wait(pool, event->rank, NULL);
     pool_rank_ended(pool, event->rank, event->end, event->number);
 }
 
@@ -77,10 +122,11 @@ static void pool_take_events(struct worker_pool *pool)
     while (pool->engine->calls->next(pool->engine, &event)) {
         switch (event.kind) {
         case ENGINE_RUNS: pool_worker_runs(pool, event.rank); break;
+        case ENGINE_WAITS: pool_worker_waits(pool, &event); break;
+        case ENGINE_REFUSED: pool_worker_refused(pool, &event); break;
         case ENGINE_ENDED: pool_worker_ended(pool, &event); break;
+        case ENGINE_NOTHING: break;
         case ENGINE_SAYS: pool_say("job %s: %s", pool->folder->job, event.text); break;
-        case ENGINE_WAITS:
-        case ENGINE_REFUSED: break;
         }
     }
 }
@@ -265,7 +311,7 @@ static uint64_t pool_act(struct worker_pool *pool)
                      action.rank, (unsigned long long)(pool->options->leave_ns / NS_PER_S));
         switch (action.verb) {
         case POOL_START: pool_start_rank(pool, action.rank, now_ns); break;
-        case POOL_SIGNAL: 
+        case POOL_SIGNAL:
             pool->engine->calls->signal(pool->engine, action.rank, action.signal);
             break;
         case POOL_JUDGE: judge_rank(pool, action.rank, NULL); break;
@@ -336,7 +382,8 @@ static void report_adopted(struct worker_pool *pool)
             continue;
         pool->folder->incarnations[rank] = cookie.incarnation;
         pool->folder->pids[rank] = cookie.pid;
-        pool->folder->identities[rank] = process_identity((uint32_t)cookie.pid);
+        pool->folder->identities[rank] =
+            cookie.pid > 0 ? process_identity((uint32_t)cookie.pid) : 0;
         pool->ranks.ranks[rank].incarnation = cookie.incarnation;
         pool->ranks.ranks[rank].ordered = cookie.incarnation;
         pool_report(pool, rank, (struct site_report){.event = SITE_STARTED});
@@ -410,6 +457,33 @@ static int pool_begin_workers(struct worker_pool *pool, struct err *err)
                                : pool_begin_watch(pool, adopted, err);
 }
 
+/* A pool cannot find workers of another engine, and would start second ones. */
+static int pool_check_engine(struct worker_pool *pool, const char *name, struct err *err)
+{
+    struct pool_folder *folder = pool->folder;
+    const char *former = *folder->engine ? folder->engine : "local";
+    if (*folder->job && !folder->was_over && strcmp(former, name) != 0)
+        return err_set(err, -EEXIST,
+                       "folder %s: its workers were started with --engine %s; give the same "
+                       "--engine, or another --folder",
+                       folder->path, former);
+    snprintf(folder->engine, sizeof folder->engine, "%s", strcmp(name, "local") == 0 ? "" : name);
+    return 0;
+}
+
+static int pool_begin_engine(struct worker_pool *pool, struct err *err)
+{
+    const struct pool_options *o = pool->options;
+    const char *name = o->engine ? o->engine : "local";
+    const struct slurm_setup slurm = {
+        .folder = pool->folder, .options = o->slurm, .signal_fd = pool->signal_fd, .say = pool_say};
+    int error = pool_check_engine(pool, name, err);
+    if (error < 0)
+        return error;
+    return strcmp(name, "slurm") == 0 ? engine_slurm_create(&slurm, &pool->engine, err)
+                                      : engine_local_create(pool->folder, &pool->engine, err);
+}
+
 static int pool_begin(struct worker_pool *pool, struct err *err)
 {
     const struct pool_options *o = pool->options;
@@ -426,7 +500,7 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (pool->signal_fd < 0)
         return err_set(err, -errno, "no descriptor for a pool: %s", strerror(errno));
-    error = engine_local_create(pool->folder, &pool->engine, err);
+    error = pool_begin_engine(pool, err);
     return error < 0 ? error : pool_begin_workers(pool, err);
 }
 

@@ -44,7 +44,7 @@ static void set_variables(const struct worker_pool *pool, uint32_t rank, struct 
     variable_add_number(v, "GRADPOOL_SIZE", founders);
     variable_add_number(v, "GRADPOOL_WORKERS_MAX", pool->workers_max);
     variable_add_number(v, "RANK", rank);
-    variable_add_number(v, "LOCAL_RANK", rank);
+    variable_add_number(v, "LOCAL_RANK", pool->engine->calls->is_spread ? 0 : rank);
     variable_add_number(v, "WORLD_SIZE", rank < founders ? founders : rank + 1);
     if (pool->site) {
         char text[24];

@@ -231,6 +231,8 @@ int run_pool(const struct run_pool *o)
                                          .workers_max = o->workers_max,
                                          .leave_ns = o->leave_ms * NS_PER_MS,
                                          .program = o->program,
+                                         .engine = o->engine,
+                                         .slurm = o->slurm,
                                          .site = o->site,
                                          .study = o->study,
                                          .host_site = has_site > 0 ? site.node : NULL,

@@ -21,7 +21,22 @@
 #define LEAVE_MAX_S 1000000
 #define LEAVE_DEFAULT_MS 30000
 
-enum { WORKERS, MOST, FOLDER, LEAVE, SITE, STUDY, ENDPOINT, JOB, NODES, NODE, MASTER, PLAIN };
+enum {
+    WORKERS,
+    MOST,
+    FOLDER,
+    LEAVE,
+    SITE,
+    STUDY,
+    ENGINE,
+    SLURM,
+    ENDPOINT,
+    JOB,
+    NODES,
+    NODE,
+    MASTER,
+    PLAIN
+};
 
 const struct knob run_knobs[] = {
     [WORKERS] = {"workers", "N", "workers on this host (default: 1)"},
@@ -36,6 +51,12 @@ const struct knob run_knobs[] = {
     [STUDY] = {"study", "NAME",
                "with --site: jobs of one study share the measured shape of their speed (default: "
                "none)"},
+    [ENGINE] = {"engine", "NAME",
+                "with --workers-max: local, processes on this host; slurm, jobs of Slurm, or steps "
+                "of the allocation of this command (default: local)"},
+    [SLURM] = {"slurm", "OPTION",
+               "with --engine slurm: an option for srun or sbatch, such as "
+               "--slurm=--cpus-per-task=4; may be given again"},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
@@ -87,6 +108,29 @@ static int set_master(struct run *run, const char *value, struct err *err)
     return 0;
 }
 
+static int set_engine(struct run *run, const char *value, struct err *err)
+{
+    if (strcmp(value, "local") != 0 && strcmp(value, "slurm") != 0)
+        return err_set(err, -EINVAL, "'%.64s': expected local or slurm", value);
+    run->pool.engine = value;
+    return 0;
+}
+
+static int set_slurm(struct run *run, const char *value, struct err *err)
+{
+    size_t count = 0;
+    while (run->pool.slurm[count])
+        count++;
+    if (value[0] != '-')
+        return err_set(err, -EINVAL, "'%.64s': expected an option such as --cpus-per-task=4",
+                       value);
+    if (count == RUN_SLURM_MAX)
+        return err_set(err, -E2BIG, "'%.64s': at most %d options for Slurm can be given", value,
+                       RUN_SLURM_MAX);
+    run->pool.slurm[count] = (char *)value;
+    return 0;
+}
+
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct run *run = context;
@@ -98,6 +142,8 @@ static int set(void *context, int index, const char *value, struct err *err)
     case LEAVE: return knobs_seconds(value, LEAVE_MAX_S, &run->pool.leave_ms, err);
     case SITE: run->pool.site = value; return 0;
     case STUDY: run->pool.study = value; return 0;
+    case ENGINE: return set_engine(run, value, err);
+    case SLURM: return set_slurm(run, value, err);
     case NODES: return set_number(value, 1, &run->nodes, err);
     case NODE: return set_number(value, 0, &run->node, err);
     case MASTER: return set_master(run, value, err);
@@ -164,6 +210,10 @@ static const char *find_mistake(const struct run *run)
         return "--site is for a job that may grow: give --workers-max, too";
     if (run->pool.study && !run->pool.site)
         return "--study is for the scheduler of a site: give --site, too";
+    if (run->pool.workers_max == 0 && run->pool.engine)
+        return "--engine is for a job that may grow: give --workers-max, too";
+    if (run->pool.slurm[0] && (!run->pool.engine || strcmp(run->pool.engine, "slurm") != 0))
+        return "--slurm is for jobs of Slurm: give --engine slurm, too";
     if (run_check_job(run->job))
         return run_check_job(run->job);
     if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)

@@ -49,7 +49,8 @@ static void slots_act(struct slots_site *site, const struct scheduler_action *ac
         return;
     struct slots_worker *worker = &job->workers[action->rank];
     if (action->verb == SCHEDULER_START)
-        *worker = (struct slots_worker){.state = SLOTS_WANTED, .slot = action->slot};
+        *worker = (struct slots_worker){
+            .state = SLOTS_WANTED, .slot = action->slot, .joined = worker->joined};
     else
         worker->is_leaving = true;
     if (action->rank >= job->reach)

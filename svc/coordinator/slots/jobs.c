@@ -117,7 +117,7 @@ void slots_worker_out(struct slots_job *job, uint32_t rank)
     uint32_t slot = worker->slot;
     bool is_stored = worker->state > SLOTS_WANTED;
     free(worker->waits);
-    *worker = (struct slots_worker){.state = SLOTS_NONE};
+    *worker = (struct slots_worker){.state = SLOTS_NONE, .joined = worker->joined};
     if (is_stored)
         (void)slots_worker_keep(job, rank);
     slots_decide(

@@ -1,6 +1,6 @@
-/* An engine runs the processes of a pool's workers: it starts, signals and ends them, finds those of
- * an earlier pool of the folder, and reports their ends. A rank has at most one worker. All calls
- * are made in one thread, and none waits for another host, except `adopt`. */
+/* An engine runs the processes of a pool's workers: it starts, signals and ends them, finds those
+ * of an earlier pool of the folder, and reports their ends. A rank has at most one worker. All
+ * calls are made in one thread, and none waits for another host, except adopt(). */
 #ifndef GRADPOOL_POOL_ENGINE_ENGINE_H
 #define GRADPOOL_POOL_ENGINE_ENGINE_H
 
@@ -18,6 +18,7 @@ struct engine_start {
 };
 
 enum engine_event_kind {
+    ENGINE_NOTHING,
     ENGINE_RUNS,    /* the worker runs */
     ENGINE_WAITS,   /* the worker cannot run yet, for the reason `text` */
     ENGINE_REFUSED, /* no process was started, for the reason `text`; another try may succeed */
@@ -34,7 +35,7 @@ struct engine_event {
     char text[ENGINE_TEXT_BYTES];
 };
 
-struct engine {
+struct pool_engine {
     const struct engine_calls *calls;
 };
 
@@ -43,33 +44,34 @@ struct engine_calls {
     bool is_spread;   /* each worker has the devices of its own allocation: LOCAL_RANK is 0 */
     /* Finds the living workers of an earlier pool of the folder. An older one of two of a rank is
      * ended. */
-    int (*adopt)(struct engine *engine, struct err *err);
+    int (*adopt)(struct pool_engine *engine, struct err *err);
     /* Ends the processes of earlier pools that belong to no worker of adopt(). */
-    void (*end_strays)(struct engine *engine);
+    void (*end_strays)(struct pool_engine *engine);
     /* Returns whether the rank has a worker, and its cookie. Its `pid` is 0 if the engine does not
      * know it, or if it belongs to another host. */
-    bool (*find)(struct engine *engine, uint32_t rank, struct cookie *ret_cookie);
+    bool (*find)(struct pool_engine *engine, uint32_t rank, struct cookie *ret_cookie);
     /* Starts a worker, whose number is stored in the folder. Returns 1 if it runs, 0 if an event
      * follows, or an error. `ret_is_final`: the program cannot be executed, so another try would
      * fail, too. */
-    int (*start)(struct engine *engine, const struct engine_start *start, bool *ret_is_final,
+    int (*start)(struct pool_engine *engine, const struct engine_start *start, bool *ret_is_final,
                  struct err *err);
     /* Sends a signal to the worker's process. Without one, its start is undone, and ENGINE_ENDED
      * follows. No effect for a rank without a worker. */
-    void (*signal)(struct engine *engine, uint32_t rank, int signal);
+    void (*signal)(struct pool_engine *engine, uint32_t rank, int signal);
     /* Returns a descriptor that is readable when next() has work or an event. */
-    int (*fd)(struct engine *engine);
-    /* Returns the next event, and false if there is none. After ENGINE_REFUSED and ENGINE_ENDED the
-     * rank has no worker. */
-    bool (*next)(struct engine *engine, struct engine_event *ret_event);
-    /* Returns the number of the pool whose worker a process of this host is; 0: none, or unknown. */
-    uint64_t (*pool_of)(struct engine *engine, uint32_t pid);
+    int (*fd)(struct pool_engine *engine);
+    /* Returns the next event, and false if there is none. After ENGINE_REFUSED and ENGINE_ENDED
+     * the rank has no worker. */
+    bool (*next)(struct pool_engine *engine, struct engine_event *ret_event);
+    /* Returns the number of the pool that has started this process of this host as a worker; 0:
+     * none, or unknown. */
+    uint64_t (*pool_of)(struct pool_engine *engine, uint32_t pid);
     /* Called once, after the workers have ended. Ends all other processes. */
-    void (*end)(struct engine *engine);
+    void (*end)(struct pool_engine *engine);
 };
 
 /* Processes of this host. `folder` outlives the engine. SIGCHLD is blocked in this process. */
-int engine_local_create(const struct pool_folder *folder, struct engine **ret_engine,
+int engine_local_create(const struct pool_folder *folder, struct pool_engine **ret_engine,
                         struct err *err);
 
 #endif

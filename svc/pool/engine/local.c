@@ -1,6 +1,6 @@
-/* The engine of processes on this host. A worker is known by its cookie, whose process number is its
- * own, or by its process in the state of the folder. The lock of the folder is held, so no other
- * pool starts or adopts them. Owns the pidfds of the workers. */
+/* The engine of processes on this host. A worker is known by its cookie, whose process number is
+ * its own, or by its process in the state of the folder. The lock of the folder is held, so no
+ * other pool starts or adopts them. Owns the pidfds of the workers. */
 #include "svc/base/cleanup.h"
 #include "svc/base/system/process.h"
 #include "svc/pool/engine/engine.h"
@@ -23,7 +23,7 @@
 #define CHILDREN UINT32_MAX /* in the epoll set: the descriptor of SIGCHLD instead of a rank */
 
 struct local {
-    struct engine engine;
+    struct pool_engine engine;
     const struct pool_folder *folder;
     struct pool_process processes[POOL_RANKS_MAX]; /* by rank */
     int epoll_fd, child_fd;
@@ -91,7 +91,7 @@ static int local_watch(struct local *l, int fd, uint32_t number)
     return epoll_ctl(l->epoll_fd, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
 }
 
-static int local_adopt(struct engine *engine, struct err *err)
+static int local_adopt(struct pool_engine *engine, struct err *err)
 {
     struct local *l = (struct local *)engine;
     processes_each(l->folder->pool, adopt_worker, l);
@@ -118,7 +118,7 @@ static void end_stray(void *context, const struct cookie *cookie, pid_t pid, int
         pidfd_send_signal(pidfd, SIGKILL, NULL, 0);
 }
 
-static void local_end_strays(struct engine *engine)
+static void local_end_strays(struct pool_engine *engine)
 {
     struct local *l = (struct local *)engine;
     processes_each(l->folder->pool, end_stray, l);
@@ -126,15 +126,15 @@ static void local_end_strays(struct engine *engine)
 
 /* --- workers --- */
 
-static bool local_find(struct engine *engine, uint32_t rank, struct cookie *ret_cookie)
+static bool local_find(struct pool_engine *engine, uint32_t rank, struct cookie *ret_cookie)
 {
     const struct pool_process *process = &((struct local *)engine)->processes[rank];
     *ret_cookie = process->cookie;
     return process->pidfd >= 0;
 }
 
-static int local_start(struct engine *engine, const struct engine_start *start, bool *ret_is_final,
-                       struct err *err)
+static int local_start_worker(struct pool_engine *engine, const struct engine_start *start,
+                              bool *ret_is_final, struct err *err)
 {
     struct local *l = (struct local *)engine;
     const struct cookie cookie = {
@@ -153,12 +153,12 @@ static int local_start(struct engine *engine, const struct engine_start *start, 
     return error < 0 ? error : 1;
 }
 
-static void local_signal(struct engine *engine, uint32_t rank, int signal)
+static void local_signal(struct pool_engine *engine, uint32_t rank, int signal)
 {
     process_signal(&((struct local *)engine)->processes[rank], signal);
 }
 
-static uint64_t local_pool_of(struct engine *engine, uint32_t pid)
+static uint64_t local_pool_of(struct pool_engine *engine, uint32_t pid)
 {
     struct cookie cookie;
     return process_find_cookie((pid_t)pid, &cookie) ? cookie.pool : 0;
@@ -208,7 +208,7 @@ static bool local_reap(struct local *l, struct engine_event *ret_event)
     return false;
 }
 
-static bool local_next(struct engine *engine, struct engine_event *ret_event)
+static bool local_next(struct pool_engine *engine, struct engine_event *ret_event)
 {
     struct local *l = (struct local *)engine;
     struct epoll_event found;
@@ -226,22 +226,22 @@ static bool local_next(struct engine *engine, struct engine_event *ret_event)
     return false;
 }
 
-static int local_fd(struct engine *engine) { return ((struct local *)engine)->epoll_fd; }
+static int local_fd(struct pool_engine *engine) { return ((struct local *)engine)->epoll_fd; }
 
-static void local_end(struct engine *engine)
+static void local_end(struct pool_engine *engine)
 {
     if (!((struct local *)engine)->had_children)
         processes_end_children();
 }
 
-int engine_local_create(const struct pool_folder *folder, struct engine **ret_engine,
+int engine_local_create(const struct pool_folder *folder, struct pool_engine **ret_engine,
                         struct err *err)
 {
     static const struct engine_calls calls = {.name = "local",
                                               .adopt = local_adopt,
                                               .end_strays = local_end_strays,
                                               .find = local_find,
-                                              .start = local_start,
+                                              .start = local_start_worker,
                                               .signal = local_signal,
                                               .fd = local_fd,
                                               .next = local_next,
