@@ -475,7 +475,8 @@ static int pool_begin_engine(struct worker_pool *pool, struct err *err)
 {
     const struct pool_options *o = pool->options;
     const char *name = o->engine ? o->engine : "local";
-    const struct slurm_setup slurm = {
+    static struct slurm_setup slurm; /* outlives the engine */
+    slurm = (struct slurm_setup){
         .folder = pool->folder, .options = o->slurm, .signal_fd = pool->signal_fd, .say = pool_say};
     int error = pool_check_engine(pool, name, err);
     if (error < 0)

@@ -56,9 +56,9 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
                                      : "and is not the newest one");
         return false;
     }
-    slots_end_former(job, worker, join);
     slots_worker_found(job, join->rank);
     slots_look_soon(p->service);
+    slots_end_former(job, worker, join); /* last: the end of the training may free the job */
     return true;
 }
 
