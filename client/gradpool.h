@@ -530,10 +530,10 @@ GP_API int gp_barrier(gp_job *job, int timeout_ms);
 
 /* ---- parameters on the lanes ---- */
 
-/* Writes parameters, moments and step counts of all tensors with rules to the file `path`. The path
- * of the lowest present rank is used, and that rank writes the file. Every rank calls the function
- * between the same two iterations, with the same tensors declared, and no request of them open. The
- * file is replaced as a whole, or stays as it was. Each step waits for up to GRADPOOL_TIMEOUT_MS.
+/* Writes parameters, moments and step counts of all tensors with rules, and all tables, to the file
+ * `path` of the lowest present rank. Every rank calls the function between the same two iterations,
+ * with the same tensors declared, and no request of them open (tables: gradpool_table.h). The file
+ * is replaced as a whole, or stays as it was. Each step waits for up to GRADPOOL_TIMEOUT_MS.
  *
  * Errors, the same on all ranks except -ETIMEDOUT: -EINVAL no tensor has a rule, ranks have
  * declared different tensors, or there is no path; -EBUSY a tensor has an open request; -ENODATA a
@@ -542,8 +542,8 @@ GP_API int gp_barrier(gp_job *job, int timeout_ms);
  * of gp_wait(). */
 GP_API int gp_job_snapshot(gp_job *job, const char *path);
 
-/* Restores a snapshot with the same bits, in place of broadcasts, in a job with the same tensors.
- * Called in the same way as gp_job_snapshot(). `items` names tensors whose parameters this rank
+/* Restores a snapshot with the same bits, in place of broadcasts, in a job with the same tensors
+ * and tables. Called like gp_job_snapshot(). `items` names tensors whose parameters this rank
  * wants: each item.result gets E elements, or is NULL (not wanted); item.gradient is ignored. If a
  * tensor is named twice, its first item counts. With `count` 0 this rank wants no parameters.
  *

@@ -79,7 +79,9 @@ typedef struct gp_stage_spec {
     /* Values that are copied from the lowest member of the former stage to the members that were
      * not in that stage, before the call returns. The number of bytes is the same on all ranks.
      * After -ETIMEDOUT a call for the same stage continues; the values are those of the lowest
-     * member's first call. */
+     * member's first call. A single item in gp_alloc() memory, with a multiple of four bytes, is
+     * used in place; between calls for the same stage its values must not change. Other values are
+     * copied to memory of the library, which keeps this memory until the job ends. */
     const gp_carry *carry;
     size_t carry_count;
 } gp_stage_spec;

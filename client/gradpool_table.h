@@ -39,7 +39,15 @@
  * workers (no workers_max, no backup workers). In a job with GP_CONTINUE tables are GP_SSP or
  * GP_ASP, and after the loss of a worker no pull waits for that worker.
  * Rows have no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD.
- * Snapshots of a job with tables are refused: export each table (gp_table_export()). */
+ *
+ * gp_job_snapshot() and gp_job_restore() include all tables: keys, values, moments and step counts,
+ * but no clocks and no settings. All ranks call them after the same gp_clock() (-EINVAL); pushes of
+ * a clock that has not ended are refused (-EBUSY). With GP_BSP the restored job continues to the
+ * same bits; other tables are saved between two requests. Shards, lanes and ranks may differ. A
+ * restore needs the tables of the file, declared with the same rows (-EINVAL, -ERANGE) and without
+ * rows (-EEXIST). Rows that exceed a limit of table memory are refused (-EDQUOT). These errors come
+ * before any change; if the copy of the rows ends early, the job fails.
+ * gp_table_export() writes one table to a file of its own. */
 #ifndef GRADPOOL_TABLE_H
 #define GRADPOOL_TABLE_H
 

@@ -103,8 +103,9 @@ static int batch_work(struct tables_worker *w)
 
 int stages_batch(struct tables *t)
 {
-    static const char *const names[] = {"batch_time_of_best", "batch_slots_of_best"};
+    const struct stages_names names = {"batch_time_of_best", "batch_slots_of_best",
+                                       "batch_best_workers"};
     struct tables_plan plan = stages_plan(t, "batch", 0, batch_work);
     plan.clocks = t->is_quick ? 8 : 100;
-    return stages_compare(t, &plan, names, 0.75);
+    return stages_compare(t, &plan, &names, 0.75);
 }

@@ -96,14 +96,18 @@ static int way_file(struct hand_over_worker *h)
 /* ---- a turn ---- */
 
 /* Between stages all ranks work, so a broadcast and a barrier need no stage. */
+/* Writes the values before a barrier, so that no rank measures the writing of another rank. */
+static int hand_over_prepare(struct hand_over_worker *h, uint32_t turn)
+{
+    hand_over_fill(h, turn);
+    return tables_barrier(h->w);
+}
+
 static int hand_over_measure(struct hand_over_worker *h, enum way way, uint32_t turn)
 {
     static int (*const run[WAYS])(struct hand_over_worker *) = {way_carry, way_broadcast, way_file};
-    hand_over_fill(h, turn);
-    int error = way == WAY_CARRY ? 0 : tables_barrier(h->w);
     uint64_t began_ns = clock_now_ns();
-    if (error == 0)
-        error = run[way](h);
+    int error = run[way](h);
     h->ms[way][turn] = (double)(clock_now_ns() - began_ns) / NS_PER_MS;
     if (error == 0)
         hand_over_check(h, turn);
@@ -113,7 +117,9 @@ static int hand_over_measure(struct hand_over_worker *h, enum way way, uint32_t 
 static int turn_carry(struct hand_over_worker *h, uint32_t turn)
 {
     gp_stage stage;
-    int error = stages_begin(h->w, "narrow", FORMER, &stage);
+    int error = hand_over_prepare(h, turn);
+    if (error == 0)
+        error = stages_begin(h->w, "narrow", FORMER, &stage);
     if (error == 0)
         error = gp_stage_end(h->w->job, WAIT_MS);
     if (error == 0)
@@ -128,10 +134,11 @@ static int hand_over_turns(struct hand_over_worker *h)
     int error = gp_tensor_declare(h->w->job, "values", GP_F32, h->count, &h->tensor);
     for (uint32_t turn = 0; error == 0 && turn < h->w->plan->clocks; turn++) {
         error = turn_carry(h, turn);
-        if (error == 0)
-            error = hand_over_measure(h, WAY_BROADCAST, turn);
-        if (error == 0)
-            error = hand_over_measure(h, WAY_FILE, turn);
+        for (enum way way = WAY_BROADCAST; error == 0 && way < WAYS; way++) {
+            error = hand_over_prepare(h, turn);
+            if (error == 0)
+                error = hand_over_measure(h, way, turn);
+        }
     }
     return error;
 }
@@ -151,11 +158,12 @@ static int hand_over_work(struct tables_worker *w)
     if (!h)
         return -ENOMEM;
     *h = (struct hand_over_worker){.w = w, .count = w->plan->rows};
-    h->values = malloc(h->count * sizeof *h->values);
-    int error = h->values ? hand_over_turns(h) : -ENOMEM;
+    int error = gp_alloc(w->job, h->count * sizeof *h->values, (void **)&h->values);
+    if (error == 0)
+        error = hand_over_turns(h);
     if (error == 0)
         hand_over_report(h);
-    free(h->values);
+    gp_free(w->job, h->values);
     free(h);
     return error;
 }

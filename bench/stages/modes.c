@@ -1,8 +1,13 @@
 /* Runs a training with stages, and with fixed numbers of workers. */
+#include "bench/savings/statistics.h"
 #include "bench/stages/stages.h"
 #include "svc/base/clock.h"
 
+#include <string.h>
+
 #define WAIT_MS 60000
+#define TURNS_MAX 3
+#define MODES 5 /* with stages, and with 1, 2, 4 and 8 workers */
 
 uint32_t phase_workers(const struct tables_plan *plan, const struct stages_phase *phase)
 {
@@ -29,46 +34,73 @@ int phase_end(struct tables_worker *w)
     return error;
 }
 
-/* The figures of one run. */
+/* The figures of one mode: with stages (`fixed` 0), or with a fixed number of workers. */
 struct mode {
-    double s, slot_s;
+    uint32_t fixed;
+    double s[TURNS_MAX], slot_s[TURNS_MAX];
     uint64_t wrong;
 };
 
-static int mode_run(const struct tables_plan *base, uint32_t fixed, struct mode *ret_mode)
+static int mode_run(const struct tables_plan *base, struct mode *mode, uint32_t turn)
 {
     struct tables_board *board;
     struct tables_plan plan = *base;
-    plan.batch = fixed;
-    plan.workers = fixed > 0 ? fixed : STAGES_RANKS;
+    plan.batch = mode->fixed;
+    plan.workers = mode->fixed > 0 ? mode->fixed : STAGES_RANKS;
     int error = tables_crew_run(&plan, &board);
     if (error < 0)
         return error;
-    *ret_mode = (struct mode){.s = (double)board->results[0].wall_ns / NS_PER_S,
-                              .wrong = tables_board_wrong(board, plan.workers)};
+    mode->s[turn] = (double)board->results[0].wall_ns / NS_PER_S;
+    mode->wrong += tables_board_wrong(board, plan.workers);
     for (uint32_t rank = 0; rank < plan.workers; rank++)
-        ret_mode->slot_s += board->results[rank].value;
+        mode->slot_s[turn] += board->results[rank].value;
     tables_board_free(board);
     return 0;
 }
 
-int stages_compare(struct tables *t, const struct tables_plan *plan, const char *const names[2],
-                   double slots_bar)
+static double mode_median(const double *values, uint32_t turns)
 {
-    struct mode staged, best = {0}, mode;
-    int error = mode_run(plan, 0, &staged);
-    uint64_t wrong = error < 0 ? 0 : staged.wrong;
-    for (uint32_t fixed = 1; error == 0 && fixed <= STAGES_RANKS; fixed *= 2) {
-        error = mode_run(plan, fixed, &mode);
-        wrong += error < 0 ? 0 : mode.wrong;
-        if (error == 0 && (fixed == 1 || mode.s < best.s))
-            best = mode;
-    }
-    if (error < 0)
-        return error;
+    double copy[TURNS_MAX];
+    memcpy(copy, values, turns * sizeof *copy);
+    return statistics_quantile(copy, turns, 0.5);
+}
+
+/* Returns the fixed number of workers with the shortest time. */
+static const struct mode *modes_best(const struct mode *modes, uint32_t turns)
+{
+    const struct mode *best = &modes[1];
+    for (uint32_t i = 2; i < MODES; i++)
+        if (mode_median(modes[i].s, turns) < mode_median(best->s, turns))
+            best = &modes[i];
+    return best;
+}
+
+static void modes_print(struct tables *t, const struct mode *modes, uint32_t turns,
+                        const struct stages_names *names, double slots_bar)
+{
+    const struct mode *staged = &modes[0], *best = modes_best(modes, turns);
+    uint64_t wrong = 0;
+    for (uint32_t i = 0; i < MODES; i++)
+        wrong += modes[i].wrong;
+    double time = mode_median(staged->s, turns) / mode_median(best->s, turns);
+    double slots = mode_median(staged->slot_s, turns) / mode_median(best->slot_s, turns);
+    tables_print(t, &(struct tables_line){names->time, "", time, TABLES_AT_MOST, 1, wrong});
     tables_print(t,
-                 &(struct tables_line){names[0], "", staged.s / best.s, TABLES_AT_MOST, 1, wrong});
-    tables_print(t, &(struct tables_line){names[1], "", staged.slot_s / best.slot_s, TABLES_AT_MOST,
-                                          slots_bar, wrong});
-    return 0;
+                 &(struct tables_line){names->slots, "", slots, TABLES_AT_MOST, slots_bar, wrong});
+    tables_print(t, &(struct tables_line){names->best, "", best->fixed, TABLES_NO_BAR, 0, wrong});
+}
+
+int stages_compare(struct tables *t, const struct tables_plan *plan,
+                   const struct stages_names *names, double slots_bar)
+{
+    struct mode modes[MODES] = {
+        {.fixed = 0}, {.fixed = 1}, {.fixed = 2}, {.fixed = 4}, {.fixed = 8}};
+    uint32_t turns = t->is_quick ? 1 : TURNS_MAX;
+    int error = 0;
+    for (uint32_t turn = 0; turn < turns; turn++)
+        for (uint32_t i = 0; error == 0 && i < MODES; i++)
+            error = mode_run(plan, &modes[i], turn);
+    if (error == 0)
+        modes_print(t, modes, turns, names, slots_bar);
+    return error;
 }

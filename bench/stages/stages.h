@@ -47,10 +47,15 @@ int phase_begin(struct tables_worker *w, const struct stages_phase *phase, gp_st
 int phase_end(struct tables_worker *w);
 /* Returns the number of members of a phase. */
 uint32_t phase_workers(const struct tables_plan *plan, const struct stages_phase *phase);
-/* Runs the training with stages and with 1, 2, 4 and 8 workers, and prints the time and the slot
- * time with stages, divided by those of the fastest fixed number. `plan`: without workers. */
-int stages_compare(struct tables *t, const struct tables_plan *plan, const char *const names[2],
-                   double slots_bar);
+/* Names of the printed figures: ratio of times, ratio of slot times, fastest fixed number. */
+struct stages_names {
+    const char *time, *slots, *best;
+};
+/* Runs the training with stages and with 1, 2, 4 and 8 workers, in turns. Prints the medians of the
+ * time and of the slot time with stages, divided by those of the fastest fixed number. `plan`:
+ * without workers. */
+int stages_compare(struct tables *t, const struct tables_plan *plan,
+                   const struct stages_names *names, double slots_bar);
 
 /* ---- linear regression on drawn samples (linear.c) ---- */
 

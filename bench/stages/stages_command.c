@@ -1,97 +1,28 @@
-/* `stages`: measures stages with their own numbers of workers, part by part. Owns the measured
- * service. */
+/* `stages`: measures stages with their own numbers of workers, part by part. */
 #include "bench/commands.h"
-#include "bench/lib/host.h"
+#include "bench/lib/parts.h"
 #include "bench/stages/stages.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <string.h>
+static const char *const names[] = {"border", "hand-over", "svrg", "batch", "automatic"};
+#define PARTS (sizeof names / sizeof *names)
+static int (*const parts[PARTS])(struct tables *t) = {stages_border, stages_hand_over, stages_svrg,
+                                                      stages_batch, stages_automatic};
 
-enum { KEY_QUICK = 1000, KEY_JSON, KEY_PART, KEY_SEED };
-
-static const struct argp_option options[] = {
-    {"quick", KEY_QUICK, 0, 0, "few steps and bytes; the bars are those of a whole run"},
-    {"json", KEY_JSON, 0, 0, "a line of JSON for each figure"},
-    {"part", KEY_PART, "NAME", 0,
-     "only this part: border, hand-over, svrg, batch or automatic (default: all)"},
-    {"seed", KEY_SEED, "N", 0, "seed of samples (default 1)"},
-    {0},
-};
-
-static const struct part {
-    const char *name;
-    int (*run)(struct tables *t);
-} parts[] = {
-    {"border", stages_border}, {"hand-over", stages_hand_over}, {"svrg", stages_svrg},
-    {"batch", stages_batch},   {"automatic", stages_automatic},
-};
-#define PARTS (sizeof parts / sizeof *parts)
-
-struct stages_options {
-    struct tables tables;
-    const char *part; /* only part that is measured; NULL: all parts */
-};
-
-static bool is_part(const char *name)
-{
-    for (size_t i = 0; i < PARTS; i++)
-        if (strcmp(name, parts[i].name) == 0)
-            return true;
-    return false;
-}
-
-static error_t parse(int key, char *argument, struct argp_state *state)
-{
-    struct stages_options *o = state->input;
-    switch (key) {
-    case KEY_QUICK: o->tables.is_quick = true; return 0;
-    case KEY_JSON: o->tables.is_json = true; return 0;
-    case KEY_SEED: o->tables.seed = command_number(state, argument, 0, UINT32_MAX); return 0;
-    case KEY_PART:
-        if (!is_part(argument))
-            argp_error(state, "--part: border, hand-over, svrg, batch or automatic, not '%s'",
-                       argument);
-        o->part = argument;
-        return 0;
-    default: return ARGP_ERR_UNKNOWN;
-    }
-}
-
-static int run_parts(struct stages_options *o)
-{
-    int error = 0;
-    for (size_t i = 0; error == 0 && i < PARTS; i++)
-        if (!o->part || strcmp(o->part, parts[i].name) == 0)
-            error = parts[i].run(&o->tables);
-    return error;
-}
-
-int stages_command(int argc, char **argv)
-{
-    static struct stages_options o = {.tables = {.bench = "stages", .seed = 1}};
-    char core[16];
-    const struct argp argp = {
-        options,
-        parse,
-        NULL,
+static const struct parts_command command = {
+    .about =
         "Measure jobs in stages, on one lane: borders of 8 ranks through shared memory and by tcp; "
         "the CPU of an idle rank; the hand-over of values; SVRG, a growing batch and the automatic "
         "number of workers beside fixed numbers. A sleep emulates the computation of a worker; all "
         "arithmetic is real, and is compared with a replay. The command starts a separate service.",
-        NULL,
-        NULL,
-        NULL};
-    argp_parse(&argp, argc, argv, 0, NULL, &o);
-    snprintf(core, sizeof core, "%d", process_core(0));
-    int error =
-        service_start_as(&o.tables.service, &(struct service_setting){.cores = core,
-                                                                      .lanes_per_core = "1",
-                                                                      .scale = "off",
-                                                                      .job_memory_max = "8G",
-                                                                      .lane_memory_max = "8G"});
-    if (error == 0)
-        error = run_parts(&o);
-    service_stop(&o.tables.service);
-    return error < 0 || o.tables.wrong ? 1 : 0;
+    .quick = "steps and bytes",
+    .seed = "samples",
+    .names = names,
+    .count = PARTS,
+};
+
+int stages_command(int argc, char **argv)
+{
+    struct parts_options options;
+    parts_parse(&command, argc, argv, &options);
+    return tables_measure("stages", &options, parts, PARTS);
 }

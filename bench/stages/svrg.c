@@ -173,9 +173,10 @@ static int svrg_work(struct tables_worker *w)
 
 int stages_svrg(struct tables *t)
 {
-    static const char *const names[] = {"svrg_time_of_best", "svrg_slots_of_best"};
+    const struct stages_names names = {"svrg_time_of_best", "svrg_slots_of_best",
+                                       "svrg_best_workers"};
     struct tables_plan plan = stages_plan(t, "svrg", 0, svrg_work);
     plan.rows = t->is_quick ? 256 : 4096;
     plan.clocks = t->is_quick ? 60 : 128;
-    return stages_compare(t, &plan, names, 0.6);
+    return stages_compare(t, &plan, &names, 0.6);
 }

@@ -2,6 +2,7 @@
 #ifndef GRADPOOL_BENCH_TABLES_TABLES_H
 #define GRADPOOL_BENCH_TABLES_TABLES_H
 
+#include "bench/lib/parts.h"
 #include "bench/tables/crew.h"
 
 struct tables {
@@ -23,6 +24,11 @@ struct tables_line {
 };
 /* Prints the line. */
 void tables_print(struct tables *t, const struct tables_line *line);
+
+/* Starts a service, runs the chosen parts among `count` parts, and ends the service. Returns the
+ * exit code of the command. */
+int tables_measure(const char *bench, const struct parts_options *options,
+                   int (*const *parts)(struct tables *t), size_t count);
 
 /* Each part runs its jobs, prints its lines, and adds to t->wrong. Returns 0 or a negative errno,
  * with a text on standard error. */

@@ -28,7 +28,8 @@ struct roster_history {
     /* step time before the last growth, and promised ratio of the speeds after and before this
      * growth */
     double grown_from_step_s, promised;
-    uint32_t failures; /* number of lost workers since the last completed step */
+    uint32_t failures;  /* number of lost workers since the last completed step */
+    uint32_t followers; /* number of jobs that were announced with this one */
     uint64_t start_after_ns;
 };
 
@@ -130,7 +131,13 @@ void roster_adopt(struct scheduler *s, struct roster_job *job, struct roster_slo
                   uint32_t rank);
 /* Appends the action LEAVE for the highest rank of the job. */
 void roster_ask_to_leave(struct scheduler *s, struct roster_job *job);
+/* Returns whether as many jobs sleep as may sleep (`resting_max`). `more`: jobs that will sleep. */
+bool roster_has_all_asleep(const struct scheduler *s, uint32_t more);
 void roster_ask_to_rest(struct scheduler *s, struct roster_job *job);
+/* Makes the job rest without an action: its processes sleep, or are about to. */
+void roster_find_rest(struct scheduler *s, struct roster_job *job);
+/* Returns whether a job exists that may rest without an order of its user. */
+bool roster_some_may_rest(const struct scheduler *s);
 /* Returns the slot of the rank, or NULL. */
 struct roster_slot *roster_slot_of(struct scheduler *s, const struct roster_job *job,
                                    uint32_t rank);
@@ -208,6 +215,8 @@ void needs_serve(struct scheduler *s, struct needs_walk *ret_walk);
 /* Assigns slots to other resting jobs, then to the queue if the queue waited for these jobs. */
 void needs_serve_rests(struct scheduler *s, struct needs_walk *walk);
 uint32_t needs_usable_slots(const struct scheduler *s);
+/* Returns the number of slots of announced jobs, which were not submitted yet (F4). */
+uint32_t needs_announced_slots(const struct scheduler *s);
 bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *job);
 
 /* --- growth.c: free slots to running jobs (F4) --- */

@@ -96,6 +96,17 @@ uint32_t needs_usable_slots(const struct scheduler *s)
     return s->slots_count - roster_count(s, ROSTER_LOST);
 }
 
+uint32_t needs_announced_slots(const struct scheduler *s)
+{
+    uint64_t slots = 0;
+    for (size_t i = 0; i < s->jobs_count; i++) {
+        const struct roster_job *job = s->jobs[i];
+        if (s->now_ns < job->submitted_ns + SCHEDULER_FOLLOW_NS)
+            slots += (uint64_t)job->history->followers * job->wants.workers_min;
+    }
+    return slots < s->slots_count ? (uint32_t)slots : s->slots_count;
+}
+
 static uint32_t needs_kept_workers(const struct scheduler *s)
 {
     uint32_t kept = 0;

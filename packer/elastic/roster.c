@@ -110,6 +110,14 @@ static struct roster_job *roster_new_job(void)
     return NULL;
 }
 
+/* The announcement of a new job replaces those of earlier jobs. */
+static void roster_forget_followers(struct scheduler *s, const struct scheduler_job *of)
+{
+    for (size_t i = 0; i < s->jobs_count; i++)
+        if (s->jobs[i]->wants.study == of->study && s->jobs[i]->wants.tenant == of->tenant)
+            s->jobs[i]->history->followers = 0;
+}
+
 int roster_add(struct scheduler *s, const struct scheduler_job *wants)
 {
     struct roster_tenant *tenant = roster_get_tenant(s->known, wants->tenant);
@@ -126,6 +134,7 @@ int roster_add(struct scheduler *s, const struct scheduler_job *wants)
         return -ENOMEM;
     curve_init(&job->history->curve, study);
     study->jobs++;
+    roster_forget_followers(s, wants);
     job->wants = *wants;
     job->tenant = tenant;
     job->value = NAN;
@@ -283,28 +292,47 @@ void roster_ask_to_leave(struct scheduler *s, struct roster_job *job)
     job->history->grown_from = 0;
 }
 
-static uint32_t roster_count_asleep(const struct scheduler *s)
-{
-    uint32_t count = 0;
-    for (size_t i = 0; i < s->jobs_count; i++)
-        count += s->jobs[i]->state == SCHEDULER_RESTING && s->jobs[i]->has_processes;
-    return count;
-}
-
-void roster_ask_to_rest(struct scheduler *s, struct roster_job *job)
+bool roster_has_all_asleep(const struct scheduler *s, uint32_t more)
 {
     uint32_t most = s->options.resting_max ? s->options.resting_max : SCHEDULER_RESTING_MAX;
-    struct scheduler_action *action = roster_act(s, SCHEDULER_REST, job);
-    action->workers = job->workers;
-    action->before = curve_relative(&job->history->curve, job->workers);
-    action->ends_processes = roster_count_asleep(s) >= most;
-    job->has_processes = !action->ends_processes;
+    for (size_t i = 0; i < s->jobs_count; i++)
+        more += s->jobs[i]->state == SCHEDULER_RESTING && s->jobs[i]->has_processes;
+    return more >= most;
+}
+
+static void roster_begin_rest(struct scheduler *s, struct roster_job *job)
+{
     for (uint32_t i = 0; i < s->slots_count; i++)
         if (s->slots[i].job == job && s->slots[i].state == ROSTER_HELD)
             roster_mark_leaving(job, &s->slots[i]);
     job->state = SCHEDULER_RESTING;
     job->since_ns = s->now_ns;
     job->history->grown_from = 0;
+}
+
+void roster_ask_to_rest(struct scheduler *s, struct roster_job *job)
+{
+    struct scheduler_action *action = roster_act(s, SCHEDULER_REST, job);
+    action->workers = job->workers;
+    action->before = curve_relative(&job->history->curve, job->workers);
+    action->ends_processes = !s->options.keeps_processes && roster_has_all_asleep(s, 0);
+    roster_begin_rest(s, job);
+    job->has_processes = !action->ends_processes;
+}
+
+void roster_find_rest(struct scheduler *s, struct roster_job *job)
+{
+    roster_begin_rest(s, job);
+    job->has_processes = true;
+    job->phase = ROSTER_REPORTED;
+}
+
+bool roster_some_may_rest(const struct scheduler *s)
+{
+    for (size_t i = 0; i < s->jobs_count; i++)
+        if (!s->jobs[i]->wants.never_rests)
+            return !s->options.never_rests;
+    return false;
 }
 
 struct roster_slot *roster_slot_of(struct scheduler *s, const struct roster_job *job, uint32_t rank)

@@ -60,7 +60,8 @@ struct scheduler *scheduler_create(const struct scheduler_options *options)
 
 /* --- jobs --- */
 
-static int scheduler_submit(struct scheduler *s, const struct scheduler_job *wants)
+static int scheduler_submit(struct scheduler *s, const struct scheduler_job *wants,
+                            uint32_t followers)
 {
     if (!wants || wants->workers_min == 0 || wants->workers_max < wants->workers_min ||
         wants->workers_max > SCHEDULER_WORKERS_MAX)
@@ -69,7 +70,10 @@ static int scheduler_submit(struct scheduler *s, const struct scheduler_job *wan
         return -EEXIST;
     if (wants->workers_min > needs_usable_slots(s))
         return -ENOSPC;
-    return roster_add(s, wants);
+    int error = roster_add(s, wants);
+    if (error == 0)
+        s->jobs[s->jobs_count - 1]->history->followers = followers;
+    return error;
 }
 
 static void scheduler_end_probe(struct scheduler *s, const struct roster_job *job)
@@ -204,6 +208,15 @@ static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
     return 0;
 }
 
+/* The caller was restarted while the job rested, or while its workers were falling asleep. */
+static int scheduler_find_rest(struct scheduler *s, struct roster_job *job)
+{
+    if (!job->wants.is_held || job->state == SCHEDULER_RESTING)
+        return -EINVAL;
+    roster_find_rest(s, job);
+    return 0;
+}
+
 /* --- events --- */
 
 static int scheduler_apply_to_worker(struct scheduler *s, struct roster_job *job,
@@ -235,6 +248,8 @@ static int scheduler_apply_to_job(struct scheduler *s, const struct scheduler_ev
     case SCHEDULER_LANES_LIMIT: job->history->lanes_workers = event->workers; return 0;
     case SCHEDULER_HELD: job->wants.is_held = event->is_held; return 0;
     case SCHEDULER_WORKER_FOUND: return scheduler_find_worker(s, job, event);
+    case SCHEDULER_REST_FOUND: return scheduler_find_rest(s, job);
+    case SCHEDULER_MAY_REST: job->wants.never_rests = !event->may_rest; return 0;
     case SCHEDULER_MEASURED:
         if (event->workers == 0 || event->workers > SCHEDULER_WORKERS_MAX)
             return -EINVAL;
@@ -248,7 +263,7 @@ static int scheduler_apply(struct scheduler *s, const struct scheduler_event *ev
 {
     switch (event->kind) {
     case SCHEDULER_TICK: return 0;
-    case SCHEDULER_SUBMITTED: return scheduler_submit(s, event->submitted);
+    case SCHEDULER_SUBMITTED: return scheduler_submit(s, event->submitted, event->followers);
     case SCHEDULER_SLOT_FOUND: return scheduler_find_slot(s, event->slot);
     case SCHEDULER_SLOT_LOST: return scheduler_lose_slot(s, event->slot);
     default: return scheduler_apply_to_job(s, event);
@@ -282,7 +297,10 @@ int scheduler_step(struct scheduler *s, const struct scheduler_event *event,
     }
     scheduler_mark_silent(s);
     needs_serve(s, &walk);
-    growth_probe(s, &walk.room);
+    uint32_t announced = needs_announced_slots(s);
+    walk.room.free -= walk.room.free < announced ? walk.room.free : announced;
+    if (roster_some_may_rest(s))
+        growth_probe(s, &walk.room);
     needs_serve_rests(s, &walk);
     growth_share_out(s, walk.room);
     if (ret_actions)
@@ -304,6 +322,8 @@ uint64_t scheduler_wake_ns(const struct scheduler *s)
     for (size_t i = 0; i < s->jobs_count; i++) {
         const struct roster_job *job = s->jobs[i];
         wake_ns = scheduler_sooner(s, wake_ns, job->history->start_after_ns);
+        if (job->history->followers > 0)
+            wake_ns = scheduler_sooner(s, wake_ns, job->submitted_ns + SCHEDULER_FOLLOW_NS);
         if (job->state == SCHEDULER_RESTING)
             wake_ns = scheduler_sooner(s, wake_ns, job->since_ns + pace_rest_max_ns(s));
         if (job->state != SCHEDULER_ACTIVE)
@@ -323,6 +343,7 @@ int scheduler_view(const struct scheduler *s, uint32_t job, struct scheduler_vie
         return -ENOENT;
     *ret_view = (struct scheduler_view){.state = found->state,
                                         .is_probing = roster_is_probing(found),
+                                        .rests_by_order = found->rests_by_order,
                                         .workers = found->workers,
                                         .leaving = found->leaving,
                                         .rung = found->rung,

@@ -15,6 +15,8 @@
 #define SCHEDULER_SLOTS_MAX 65536  /* maximum number of slots of a site */
 /* maximum number of resting jobs with sleeping processes */
 #define SCHEDULER_RESTING_MAX 64
+/* time for which slots stay free for announced jobs */
+#define SCHEDULER_FOLLOW_NS UINT64_C(10000000000)
 /* longest rest that is not overdue */
 #define SCHEDULER_REST_MAX_NS UINT64_C(600000000000)
 #define SCHEDULER_HOLD_MAX_NS UINT64_C(120000000000) /* longest hold time (F5) */
@@ -34,6 +36,9 @@ struct scheduler_options {
     uint64_t rest_max_ns, resize_ns;
     /* true (baseline: EPS without F3): no job rests, so a new job may have to wait */
     bool never_rests;
+    /* the caller ends no processes at a rest: if `resting_max` jobs rest, others rest by order of
+     * their users alone */
+    bool keeps_processes;
     bool holds_growth; /* whether a change also delays growth of the job by the hold time */
     /* true (baseline): slots of an ended job are used for new jobs, never for growth */
     bool wastes_ended;
@@ -45,6 +50,8 @@ struct scheduler_job {
     uint64_t steps;                    /* number of steps of the whole training; 0: unknown */
     /* a stage never grows, shrinks or rests; it changes only at its start and end (F8) */
     bool is_stage;
+    /* the job rests only by order of its user */
+    bool never_rests;
     /* the job gets no worker and releases no worker; without workers the job stays in the queue
      * (F13) */
     bool is_held;
@@ -52,8 +59,11 @@ struct scheduler_job {
 
 enum scheduler_kind {
     SCHEDULER_TICK,
-    SCHEDULER_SUBMITTED, /* a job was submitted: field `submitted` */
-    SCHEDULER_REPORTED,  /* a job has sent a report: fields job, step, rung, value */
+    /* a job was submitted: field `submitted`; followers: number of jobs of the same tenant and
+     * study, with the same workers_min, that the caller submits next: no job grows on their slots
+     * (F4) */
+    SCHEDULER_SUBMITTED,
+    SCHEDULER_REPORTED, /* a job has sent a report: fields job, step, rung, value */
     /* field job: the job's processes have ended, because of a verdict, the end of training, or a
      * failure */
     SCHEDULER_ENDED,
@@ -75,17 +85,20 @@ enum scheduler_kind {
     SCHEDULER_HELD,      /* fields job, is_held: a hold of the job begins or ends (F13) */
     /* fields job, rank, slot: a worker of a held job already runs on this free slot */
     SCHEDULER_WORKER_FOUND,
+    /* field job: the workers of a held job sleep already, or will sleep */
+    SCHEDULER_REST_FOUND,
+    SCHEDULER_MAY_REST, /* fields job, may_rest: sets `never_rests` of the job */
 };
 
 struct scheduler_event {
     enum scheduler_kind kind;
     uint64_t now_ns; /* present time; never decreases */
     const struct scheduler_job *submitted;
-    uint32_t job, rank, slot, workers, lanes, rung;
+    uint32_t job, rank, slot, workers, lanes, rung, followers;
     uint64_t step;
     double value; /* reported value of the trial: lower is better; NaN is the worst */
     double step_s, lane_s, pause_s;
-    bool is_held;
+    bool is_held, may_rest;
 };
 
 enum scheduler_verb {
@@ -117,6 +130,7 @@ struct scheduler_view {
     enum scheduler_state state;
     /* the job has sent no report yet, and does not count as silent */
     bool is_probing;
+    bool rests_by_order;       /* the rest ends by order of the user alone */
     uint32_t workers, leaving; /* number of workers that stay; number of workers that are leaving */
     uint32_t rung;
     uint64_t submitted_ns, state_since_ns;

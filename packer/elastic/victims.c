@@ -79,8 +79,9 @@ struct roster_job *victims_find(const struct scheduler *s, const struct roster_j
 static bool victims_may_rest(const struct scheduler *s, const struct roster_job *victim,
                              const struct roster_job *job)
 {
-    return victims_is_running(victim) && victim != job && victim->workers > victim->giving &&
-           victim->since_ns + pace_quantum_ns(s) <= s->now_ns && victims_tenant_gives(victim, job);
+    return victims_is_running(victim) && !victim->wants.never_rests && victim != job &&
+           victim->workers > victim->giving && victim->since_ns + pace_quantum_ns(s) <= s->now_ns &&
+           victims_tenant_gives(victim, job);
 }
 
 /* Returns whether `a` rests before `b`. The order: jobs of the tenant with the most slots, then the
@@ -96,10 +97,20 @@ static bool victims_ranks_below(const struct roster_job *a, const struct roster_
     return a->value >= b->value;
 }
 
+static uint32_t victims_planned_rests(const struct scheduler *s)
+{
+    uint32_t count = 0;
+    for (size_t i = 0; i < s->jobs_count; i++)
+        count += s->jobs[i]->giving > 0 && s->jobs[i]->giving == s->jobs[i]->workers;
+    return count;
+}
+
 static struct roster_job *victims_find_resting(const struct scheduler *s,
                                                const struct roster_job *job)
 {
     struct roster_job *best = NULL;
+    if (s->options.keeps_processes && roster_has_all_asleep(s, victims_planned_rests(s)))
+        return NULL;
     for (size_t i = 0; i < s->jobs_count; i++)
         if (victims_may_rest(s, s->jobs[i], job) &&
             (!best || victims_ranks_below(s->jobs[i], best)))

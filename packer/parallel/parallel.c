@@ -34,6 +34,8 @@ static uint32_t parallel_next(const struct parallel *p)
     uint64_t next = 1;
     if (p->count == 0)
         return p->least;
+    if (p->repeats)
+        return p->trials[p->count - 1].workers;
     while (next <= p->trials[p->count - 1].workers)
         next *= 2;
     return next < p->most ? (uint32_t)next : p->most;
@@ -62,13 +64,25 @@ double parallel_median(double *times, size_t count)
     return count % 2 ? times[count / 2] : (times[count / 2 - 1] + times[count / 2]) / 2;
 }
 
+/* Stores a trial. Of two trials of a number of workers, the faster one counts. */
+static const struct parallel_trial *parallel_store(struct parallel *p, double unit_ns)
+{
+    struct parallel_trial *trial = &p->trials[p->repeats ? p->count - 1 : p->count];
+    if (!p->repeats)
+        *trial = (struct parallel_trial){parallel_next(p), unit_ns};
+    else if (unit_ns < trial->unit_ns)
+        trial->unit_ns = unit_ns;
+    p->count += !p->repeats;
+    return trial;
+}
+
 static void parallel_add_trial(struct parallel *p, double unit_ns)
 {
-    struct parallel_trial *trial = &p->trials[p->count];
-    *trial = (struct parallel_trial){parallel_next(p), unit_ns};
-    p->count++;
-    const struct parallel_trial *best = parallel_best(p);
+    const struct parallel_trial *trial = parallel_store(p, unit_ns), *best = parallel_best(p);
     bool is_worse = parallel_cost(p, trial) > PARALLEL_WORSE * parallel_cost(p, best);
+    p->repeats = is_worse && !p->repeats;
+    if (p->repeats)
+        return;
     if (!is_worse && trial->workers < p->most && p->count < PARALLEL_TRIALS)
         return;
     p->chosen = best->workers;

@@ -1,10 +1,10 @@
 /* parallel: the number of workers of a stage, chosen by trials. The rule tries 1, 2, 4, ... workers
- * from the smallest number to the largest one, and stops when a trial is 5 % worse than the best.
- * PURE: the caller owns the state and measures times.
+ * from the smallest number to the largest one, and stops when two trials of a number are 5 % worse
+ * than the best. PURE: the caller owns the state and measures times.
  *
  * FlexPS tries 1, 2, 3, ... workers for 10 iterations each (its public source), and stops at the
- * first number that is slower. The powers of two, the 5 %, the two dropped steps, the goal "frugal"
- * and the new search after a drift are decisions of gradpool. */
+ * first number that is slower. The powers of two, the 5 %, the second trial, the two dropped steps,
+ * the goal "frugal" and the new search after a drift are decisions of gradpool. */
 #ifndef GRADPOOL_PACKER_PARALLEL_H
 #define GRADPOOL_PACKER_PARALLEL_H
 
@@ -15,7 +15,8 @@
 #define PARALLEL_STEPS 12  /* number of steps of a trial */
 #define PARALLEL_DROPPED 2 /* number of first steps of a trial that do not count */
 #define PARALLEL_TRIALS 34 /* maximum number of trials of a search */
-/* a trial whose cost is at least this multiple of the best cost ends the search */
+/* A trial whose cost is above this multiple of the best cost is repeated once, because other load
+ * may have slowed down its hosts. If both trials are worse, the search ends. */
 #define PARALLEL_WORSE 1.05
 /* a new search begins when the time of the chosen number of workers changes by this fraction */
 #define PARALLEL_DRIFT 0.25
@@ -35,7 +36,8 @@ struct parallel {
     enum parallel_goal goal;
     uint32_t least, most;
     struct parallel_trial trials[PARALLEL_TRIALS];
-    uint32_t count;  /* number of measured trials */
+    uint32_t count;  /* number of measured trials; a repeated trial counts once */
+    bool repeats;    /* the last trial is repeated */
     uint32_t chosen; /* chosen number of workers; 0: the search has not ended */
     double chosen_ns;
 };

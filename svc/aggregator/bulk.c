@@ -24,6 +24,7 @@ static int bulk_serve_hold(struct lane *lane, struct bulk_serving *b)
     if (error < 0)
         return error;
     b->reply.is_held = standing.is_held;
+    b->reply.any_clock = !standing.is_bsp;
     b->reply.clock = standing.clock;
     b->reply.steps = standing.steps;
     b->reply.count = standing.rows;
@@ -69,7 +70,7 @@ static const char *bulk_why(int code)
     case -ERANGE: return "a key belongs to another lane, or is beyond the table's bound of keys";
     case -EBADMSG: return "the rows have another length";
     case -EAGAIN: return "the allowance for table memory is used up";
-    case -EDQUOT: return "no memory for the rows; raise --job-memory-max, or use more lanes";
+    case -ENOSPC:
     case -ENOMEM: return "no memory for the rows; raise --lane-memory-max, or use more lanes";
     default: return err_text(code);
     }

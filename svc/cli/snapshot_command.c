@@ -1,7 +1,7 @@
-/* gradpool snapshot: writes parameters and moments of a job in training to a file for
- * gp_job_restore(). Parts are fetched and written one after another. After any error the job
- * continues, and no incomplete file is left. svc/coordinator/RULES.md: K47; svc/state/README.md:
- * D1. */
+/* gradpool snapshot: writes parameters and moments of a job in training, or the rows of its tables,
+ * to a file for gp_job_restore(). Parts are fetched and written one after another. After any error
+ * the job continues, and no incomplete file is left. svc/coordinator/RULES.md: K47, K150;
+ * svc/state/README.md: D1, D5. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/cli/cli.h"
@@ -9,6 +9,7 @@
 #include "svc/cli/operator.h"
 #include "svc/state/state_fetch.h"
 #include "svc/state/state_write.h"
+#include "svc/state/tables/tables_copy.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -40,6 +41,7 @@ struct fetch {
     size_t at;     /* index of the tensor whose arrays are being received */
     uint64_t have; /* number of bytes of these arrays that were received */
     uint64_t bytes;
+    struct tables_copy *tables; /* of a job that has tables, and no tensor with an update rule */
     char *arrays;
     uint64_t begun_ns, stood_ns;
 };
@@ -66,14 +68,17 @@ static void parse(int argc, char **argv, struct request *ret_request)
         .operand = operator_set_job,
         .before = "Writes parameters, moments and step counts to a file on this host while the "
                   "job trains: of all tensors with an update rule, and all after the same "
-                  "iteration. Rounds of the job wait while the values are read. gp_job_restore() "
-                  "reads the file. The command never leaves an incomplete file: an earlier file "
+                  "iteration. Rounds of the job wait while the values are read. Of a job with "
+                  "tables of keyed rows, and no tensor with an update rule, the file has the rows "
+                  "of all tables, all of one clock. gp_job_restore() reads the file. The command "
+                  "never leaves an incomplete file: an earlier file "
                   "of this name is replaced only by a complete one.",
         .after = "Examples:\n"
                  "  gradpool snapshot resnet-7 --output /backup/resnet-7.snapshot\n\n"
                  "This command refuses jobs with a tensor that is not updated exactly once an "
-                 "iteration, or whose rounds do not need all ranks. Only the ranks of such a job "
-                 "know when an iteration ends: use gp_job_snapshot().\n\n"
+                 "iteration, or whose rounds do not need all ranks, and jobs that "
+                 "have tables and such tensors. Only the ranks of such a job know when an "
+                 "iteration ends: use gp_job_snapshot().\n\n"
                  "Exit code: 0 written; 1 failed; 2 a mistake on the command line; 3 no service "
                  "there, or no such job."};
     *ret_request =
@@ -175,6 +180,21 @@ static int take_all(struct fetch *f, struct err *err)
                : error;
 }
 
+/* Fetches the rows of all tables, at one clock. */
+static int take_tables(struct fetch *f, const struct request *wanted, struct err *err)
+{
+    struct tables_copy *t = f->tables;
+    t->channel = f->conversation.channel;
+    t->job = wanted->options.job;
+    t->tenant = wanted->tenant;
+    int error = explain(f, tables_export_begin(t, err), err);
+    f->begun_ns = clock_now_ns();
+    if (error == 0)
+        error = explain(f, tables_export_some(t, &f->writer, UINT64_MAX, err), err);
+    f->stood_ns = clock_now_ns() - f->begun_ns;
+    return error;
+}
+
 /* Checks the path before the request, so that no job waits for a file that cannot be written. */
 static int check_place(const char *path, struct err *err)
 {
@@ -197,19 +217,36 @@ static int run(struct fetch *f, const struct request *wanted, const char *path, 
         error = ask_to_stand(f, wanted, err);
     if (error == 0)
         error = begin_file(f, path, err);
-    if (error == 0)
-        error = take_all(f, err);
-    if (error == 0)
-        error = let_go_on(f, err);
+    if (error == 0 && f->what->tables > 0)
+        error = take_tables(f, wanted, err);
+    else if (error == 0)
+        error = take_all(f, err) ?: let_go_on(f, err);
     return error < 0 ? error : state_write_finish(&f->writer, err);
 }
 
 /* --- the command --- */
 
+static void snapshot_print_tables(const struct fetch *f, const struct request *wanted,
+                                  const char *path)
+{
+    const struct tables_copy *t = f->tables;
+    if (wanted->options.json)
+        printf("{\"tables\": %" PRIu64 ", \"rows\": %" PRIu64 ", \"clock\": %" PRIu64
+               ", \"stood_ns\": %" PRIu64 "}\n",
+               t->tables, t->rows, t->clock, f->stood_ns);
+    else
+        printf("%s: job %s before clock %" PRIu64 ", %" PRIu64 " table%s with %" PRIu64
+               " rows; pushes waited for %.1f ms\n",
+               path, wanted->options.job, t->clock, t->tables, t->tables == 1 ? "" : "s", t->rows,
+               (double)f->stood_ns / NS_PER_MS);
+}
+
 static void print_done(const struct fetch *f, const struct request *wanted, const char *path)
 {
     size_t count = f->what->n_tensors;
-    if (wanted->options.json)
+    if (f->tables->tables > 0)
+        snapshot_print_tables(f, wanted, path);
+    else if (wanted->options.json)
         printf("{\"round\": %" PRIu64 ", \"tensors\": %zu, \"bytes\": %" PRIu64
                ", \"stood_ns\": %" PRIu64 "}\n",
                f->what->round, count, f->bytes, f->stood_ns);
@@ -226,13 +263,15 @@ static void fetch_free(struct fetch *f)
     channel_destroy(f->conversation.channel);
     state_write_abandon(&f->writer); /* has no effect after state_write_finish() */
     state_fetch_free(&f->conversation);
+    tables_copy_free(f->tables);
     free(f->tensors);
     free(f->arrays);
 }
 
 int cli_snapshot(int argc, char **argv)
 {
-    struct fetch f = {.writer = {.file = {.fd = -1}}};
+    struct tables_copy tables = {0};
+    struct fetch f = {.writer = {.file = {.fd = -1}}, .tables = &tables};
     struct request wanted;
     struct err err = {0};
     _cleanup_free_ char *path = NULL;

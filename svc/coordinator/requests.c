@@ -54,6 +54,8 @@ static const struct {
     {BODY(POOL_JOIN), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_join},
     {BODY(POOL_SUBMIT), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_submit},
     {BODY(POOL_WITHDRAW), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_withdraw},
+    {BODY(POOL_REST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_rest},
+    {BODY(RESTING_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_resting},
     {BODY(POOL_REPORTS), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_reports},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},
     {BODY(LANE_FAILURE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_failure},

@@ -223,19 +223,31 @@ void folder_close(struct pool_folder *folder)
     folder->lock_fd = -1;
 }
 
+static void log_name(uint32_t rank, char name[FOLDER_NAME_BYTES])
+{
+    snprintf(name, FOLDER_NAME_BYTES, "rank-%u.log", rank);
+}
+
 void folder_log_path(const struct pool_folder *folder, uint32_t rank, char path[PATH_MAX])
 {
-    char name[32];
-    snprintf(name, sizeof name, "rank-%u.log", rank);
+    char name[FOLDER_NAME_BYTES];
+    log_name(rank, name);
     folder_file(folder, name, path);
 }
 
-int folder_open_log(const struct pool_folder *folder, uint32_t rank, struct err *err)
+int folder_open_file(const struct pool_folder *folder, const char *name, struct err *err)
 {
     char path[PATH_MAX];
-    folder_log_path(folder, rank, path);
+    folder_file(folder, name, path);
     int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return err_set(err, -errno, "%s: %s", path, strerror(errno));
     return fd;
+}
+
+int folder_open_log(const struct pool_folder *folder, uint32_t rank, struct err *err)
+{
+    char name[FOLDER_NAME_BYTES];
+    log_name(rank, name);
+    return folder_open_file(folder, name, err);
 }

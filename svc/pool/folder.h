@@ -40,6 +40,8 @@ void folder_close(struct pool_folder *folder);
 int folder_store(const struct pool_folder *folder, struct err *err);
 /* Writes the path of a rank's log. */
 void folder_log_path(const struct pool_folder *folder, uint32_t rank, char path[PATH_MAX]);
+/* Opens a file of the folder for appending. Returns a descriptor or a negative errno. */
+int folder_open_file(const struct pool_folder *folder, const char *name, struct err *err);
 /* Opens the log for appending. Returns a descriptor or a negative errno. */
 int folder_open_log(const struct pool_folder *folder, uint32_t rank, struct err *err);
 

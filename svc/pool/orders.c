@@ -73,12 +73,25 @@ static void obey_forgotten(struct worker_pool *pool, const struct site_order *or
         pool_say("job %s is over: %s", pool->folder->job, order->text);
 }
 
+/* A study reads the first two lines (gradpool/explore/pool.py). */
+static void tell_rest(const struct worker_pool *pool, const struct site_order *order)
+{
+    if (order->verb == SITE_RESTS)
+        pool_say("job %s rests: its workers sleep, without slots", pool->folder->job);
+    else if (order->verb == SITE_GOES_ON)
+        pool_say("job %s goes on after its rest", pool->folder->job);
+    else
+        pool_say("%s", order->text);
+}
+
 static void pool_obey(struct worker_pool *pool, const struct site_order *order)
 {
     if (order->verb == SITE_OVER)
         obey_over(pool, order);
     else if (order->verb == SITE_FORGOTTEN)
         obey_forgotten(pool, order);
+    else if (order->verb >= SITE_RESTS)
+        tell_rest(pool, order);
     else if (order->rank >= pool->ranks.most)
         obey_not(pool, order);
     else if (order->verb == SITE_START)

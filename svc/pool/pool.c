@@ -6,15 +6,18 @@
 #include "svc/base/system/process.h"
 #include "svc/base/system/signals.h"
 #include "svc/pool/internal.h"
+#include "svc/pool/preload/preload.h"
 #include "svc/pool/slurm/slurm.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <unistd.h>
 
 #define FAILED 1
 #define SETTLE_NS (10 * NS_PER_S) /* longest wait for the last reports */
@@ -269,17 +272,40 @@ static void pool_stop(struct worker_pool *pool, int number)
                  strsignal(number));
 }
 
+/* Returns whether the user wants the job to rest: the folder has a file `rest`. */
+static bool pool_wants_rest(const struct worker_pool *pool)
+{
+    char path[PATH_MAX + 8];
+    snprintf(path, sizeof path, "%s/rest", pool->folder->path);
+    return access(path, F_OK) == 0;
+}
+
+static void pool_read_rest(struct worker_pool *pool)
+{
+    if (pool->site)
+        site_rest(pool->site, pool_wants_rest(pool));
+    else
+        pool_say("job %s cannot rest: its service has no slots; start the pool with --site",
+                 pool->folder->job);
+}
+
 static void pool_take_signals(struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        pool_stop(pool, (int)info.ssi_signo);
+        if (info.ssi_signo == SIGUSR1)
+            pool_read_rest(pool);
+        else
+            pool_stop(pool, (int)info.ssi_signo);
 }
 
 static bool pool_is_signalled(const struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
-    return read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info;
+    while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (info.ssi_signo != SIGUSR1)
+            return true;
+    return false;
 }
 
 /* Waits until the job is over for the coordinator, so that the slots are free at once. A further
@@ -309,6 +335,8 @@ static uint64_t pool_act(struct worker_pool *pool)
             pool_say("rank %u was removed, but stays after %llu s, so its process is ended; raise "
                      "--leave-timeout to wait longer",
                      action.rank, (unsigned long long)(pool->options->leave_ns / NS_PER_S));
+        if (action.verb == POOL_START && preload_is_importing())
+            return preload_due();
         switch (action.verb) {
         case POOL_START: pool_start_rank(pool, action.rank, now_ns); break;
         case POOL_SIGNAL:
@@ -325,8 +353,11 @@ static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
     int news_fd = pool->site ? site_fd(pool->site) : watch_fd(pool->watch);
     struct pollfd fds[] = {{.fd = pool->signal_fd, .events = POLLIN},
                            {.fd = news_fd, .events = POLLIN},
-                           {.fd = pool->engine->calls->fd(pool->engine), .events = POLLIN}};
-    if (poll(fds, 3, clock_poll_ms(next_ns, clock_now_ns())) <= 0)
+                           {.fd = pool->engine->calls->fd(pool->engine), .events = POLLIN},
+                           {.fd = preload_fd(), .events = POLLIN}};
+    int ready = poll(fds, 4, clock_poll_ms(next_ns, clock_now_ns()));
+    preload_turn(); /* before the end of its process is read */
+    if (ready <= 0)
         return;
     if (fds[2].revents)
         pool_take_events(pool);
@@ -399,6 +430,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
                                      .pool = pool->folder->pool,
                                      .workers = o->workers,
                                      .workers_max = o->workers_max,
+                                     .followers = o->followers,
+                                     .may_rest = o->may_rest,
                                      .is_new = adopted == 0};
     pool->ranks.is_ordered = true;
     pool_say("job %s: the service at %s is asked for slots of site %s", pool->folder->job,
@@ -409,6 +442,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
         error = site_create(o->calls, o->calls_context, &terms, &pool->site, err);
     if (error == 0 && adopted > 0)
         report_adopted(pool);
+    if (error == 0 && (adopted > 0 || pool_wants_rest(pool)))
+        site_rest(pool->site, pool_wants_rest(pool));
     return error < 0 ? error : site_begin(pool->site, err);
 }
 
@@ -496,13 +531,18 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
         return error;
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
+    sigaddset(&watched, SIGUSR1);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     sigprocmask(SIG_BLOCK, &children, NULL);
     pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
     if (pool->signal_fd < 0)
         return err_set(err, -errno, "no descriptor for a pool: %s", strerror(errno));
     error = pool_begin_engine(pool, err);
-    return error < 0 ? error : pool_begin_workers(pool, err);
+    if (error == 0)
+        error = pool_begin_workers(pool, err);
+    if (error == 0)
+        pool_begin_preload(pool);
+    return error;
 }
 
 /* A study that was started again learns the exit code from the folder. */
@@ -531,6 +571,7 @@ int pool_run(const struct pool_options *options)
         pool_withdraw(&pool);
         pool_turn(&pool, next_ns);
     }
+    preload_end();
     pool_settle(&pool);
     pool.engine->calls->end(pool.engine);
     int code = pool.ranks.code ? pool.ranks.code : pool.ranks.has_trained ? 0 : FAILED;

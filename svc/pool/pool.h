@@ -17,8 +17,11 @@ struct pool_options {
     char **program;        /* arguments; ends with NULL */
     const char *engine;    /* of the workers: "local" or "slurm"; NULL: local */
     char *const *slurm;    /* more options of srun and sbatch; NULL ends */
+    const char *preload;   /* modules, preload_find_mistake(); NULL: none */
     const char *site;      /* site that the user has named; NULL: `host_site` */
     const char *study;     /* of the job; NULL: none. Used with a site */
+    bool may_rest;         /* the job may rest, to make room for other jobs of the site */
+    uint32_t followers;    /* jobs of the study that the caller submits next */
     const char *host_site; /* site of this host, if the service has slots for it; NULL: none */
     bool is_unanswered;    /* the service has not answered, so workers start without a look */
     /* Requests the state of the job from the service, at first in the caller's thread, then in

@@ -40,9 +40,7 @@ static bool is_replaced(const char *variable, char *const *by)
     return *by || has_name_of(COOKIE_VARIABLE "=", variable);
 }
 
-/* Returns this process's environment with the cookie and the variables in front. The caller frees
- * the list, but not its texts. */
-static char **process_environment(char *cookie, char *const *variables)
+char **process_environment(char *cookie, char *const *variables)
 {
     size_t count = 2, used = 0;
     for (char *const *v = variables; *v; v++)

@@ -25,6 +25,9 @@ struct process_spec {
  * fail, too. */
 int process_start(const struct process_spec *spec, const struct cookie *cookie,
                   struct pool_process *ret_process, bool *ret_is_final, struct err *err);
+/* Returns this process's environment with the cookie and the variables in front; NULL: no memory.
+ * The caller frees the list, but not its texts. */
+char **process_environment(char *cookie, char *const *variables);
 void process_signal(const struct pool_process *process, int signal);
 void process_close(struct pool_process *process);
 /* Ends all other processes that carry the cookie of this one or are in its session. Called when the

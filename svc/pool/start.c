@@ -2,6 +2,7 @@
  * the process exists, so no two processes have the same cookie. */
 #include "svc/base/system/process.h"
 #include "svc/pool/internal.h"
+#include "svc/pool/preload/preload.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -22,6 +23,12 @@ static void variable_add(struct start_variables *v, const char *name, const char
     snprintf(v->texts[v->count], VARIABLE_BYTES, "%s=%s", name, value);
     v->list[v->count] = v->texts[v->count];
     v->count++;
+}
+
+/* Workers of one host share its cores. */
+static bool needs_one_thread(const struct pool_options *o)
+{
+    return o->workers_max > 1 && !getenv("OMP_NUM_THREADS");
 }
 
 static void variable_add_number(struct start_variables *v, const char *name, uint32_t value)
@@ -51,8 +58,18 @@ static void set_variables(const struct worker_pool *pool, uint32_t rank, struct 
         snprintf(text, sizeof text, "%" PRIu64, pool->folder->incarnations[rank]);
         variable_add(v, "GRADPOOL_INCARNATION", text);
     }
-    if (o->workers_max > 1 && !getenv("OMP_NUM_THREADS"))
+    if (needs_one_thread(o))
         variable_add(v, "OMP_NUM_THREADS", "1");
+}
+
+void pool_begin_preload(struct worker_pool *pool)
+{
+    const struct pool_options *o = pool->options;
+    struct start_variables variables = {.count = 0};
+    if (needs_one_thread(o))
+        variable_add(&variables, "OMP_NUM_THREADS", "1");
+    if (o->preload)
+        preload_begin(o->preload, o->program, variables.list, pool->folder);
 }
 
 /* Stores the process of a start. If a worker overwrites its environment, and the cookie with it,

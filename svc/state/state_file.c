@@ -15,36 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define ROTATION 29
-#define MULTIPLIER UINT64_C(0x9e3779b97f4a7c15)
 #define INDEX_BYTES_MAX (UINT64_C(1) << 30)
-
-/* ---- checksums ---- */
-
-static uint64_t add_word(uint64_t sum, uint64_t word)
-{
-    sum = (sum ^ word) * MULTIPLIER;
-    return sum << ROTATION | sum >> (64 - ROTATION);
-}
-
-/* Returns a checksum of four interleaved sums, because in a single sum each multiplication would
- * wait for the previous one. Each step is invertible, so a changed word always changes the
- * checksum. */
-uint64_t state_sum(const void *data, size_t bytes)
-{
-    uint64_t sums[4] = {1, 2, 3, 4}, words[4], sum = bytes;
-    const char *at = data, *end = at + bytes / sizeof words * sizeof words;
-    for (; at < end; at += sizeof words) {
-        memcpy(words, at, sizeof words);
-        for (int i = 0; i < 4; i++)
-            sums[i] = add_word(sums[i], words[i]);
-    }
-    memset(words, 0, sizeof words);
-    memcpy(words, at, bytes % sizeof words);
-    for (int i = 0; i < 4; i++)
-        sum = add_word(sum, add_word(sums[i], words[i]));
-    return sum;
-}
 
 uint64_t state_tensor_bytes(const struct state_tensor *t)
 {
@@ -67,10 +38,10 @@ static int read_header(const char *data, size_t bytes, uint64_t file_bytes,
     memcpy(&h, data, sizeof h);
     if (memcmp(h.magic, STATE_MAGIC, sizeof h.magic) != 0)
         return damaged(err, "the first bytes are not those of a snapshot");
-    if (h.version != STATE_FILE_VERSION)
+    if (h.version < STATE_FILE_VERSION || h.version > STATE_FILE_VERSION_TABLES)
         return err_set(err, -EPROTO,
-                       "the snapshot has version %u, but this library reads version %d", h.version,
-                       STATE_FILE_VERSION);
+                       "the snapshot has version %u, but this library reads versions %d to %d",
+                       h.version, STATE_FILE_VERSION, STATE_FILE_VERSION_TABLES);
     if (h.header_sum != state_sum(&h, offsetof(struct state_header, header_sum)))
         return damaged(err, "its header has changed");
     if (h.file_bytes != file_bytes)
@@ -122,8 +93,9 @@ static size_t read_entry(const char *data, size_t bytes, struct state_tensor *re
     return taken;
 }
 
+/* `ret_end`: end of the last array. */
 static int read_entries(const char *index, const struct state_header *h,
-                        struct state_tensor *tensors, struct err *err)
+                        struct state_tensor *tensors, uint64_t *ret_end, struct err *err)
 {
     uint64_t at = 0, after = sizeof *h + h->index_bytes;
     for (size_t i = 0; i < h->tensors; i++) {
@@ -138,13 +110,26 @@ static int read_entries(const char *index, const struct state_header *h,
         after = t->offset + state_tensor_bytes(t);
         at += taken;
     }
+    *ret_end = after;
     return at == h->index_bytes ? 0 : damaged(err, "its index has more than was counted");
+}
+
+/* Computes the position of the tables, of which a file of version 2 has at least one. */
+static int place_tables(struct state_file *f, const struct state_header *h, uint64_t end,
+                        struct err *err)
+{
+    f->file_bytes = f->tables_offset = h->file_bytes;
+    if (h->version == STATE_FILE_VERSION)
+        return 0;
+    f->tables_offset = state_round_up(end, STATE_ALIGN);
+    return f->tables_offset < h->file_bytes ? 0 : damaged(err, "its tables are missing");
 }
 
 int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
                      struct state_file *ret_file, struct err *err)
 {
     struct state_header h;
+    uint64_t end = 0;
     int error = read_header(data, bytes, file_bytes, &h, err);
     if (error < 0)
         return error;
@@ -158,7 +143,9 @@ int state_index_read(const char *data, size_t bytes, uint64_t file_bytes,
             err, -ENOMEM,
             "this process has no memory for the list of %u tensors; raise its memory limit",
             h.tensors);
-    error = read_entries(data + sizeof h, &h, tensors, err);
+    error = read_entries(data + sizeof h, &h, tensors, &end, err);
+    if (error == 0)
+        error = place_tables(ret_file, &h, end, err);
     if (error < 0)
         return error;
     ret_file->count = h.tensors;
@@ -276,4 +263,17 @@ int state_file_read(const struct state_file *f, const struct state_tensor *t, vo
         return err_set(err, -EBADMSG,
                        "tensor '%s' in the snapshot is damaged: its checksum is wrong", t->name);
     return 0;
+}
+
+/* ---- tables ---- */
+
+int state_file_next_table(const struct state_file *f, struct table_file *table, struct err *err)
+{
+    uint64_t base = table->end ? state_round_up(table->end, STATE_ALIGN) : f->tables_offset;
+    if (table->end ? table->end == f->file_bytes : base == f->file_bytes)
+        return 0;
+    if (base > f->file_bytes)
+        return damaged(err, "a table lies outside of it");
+    int error = table_file_take_in(f->fd, base, f->file_bytes, table, err);
+    return error < 0 ? error : 1;
 }

@@ -97,6 +97,25 @@ int state_write_put(struct state_writer *w, size_t at, uint64_t steps, uint64_t 
     return whole_file_write(&w->file, data, state_tensor_bytes(t), t->offset, err);
 }
 
+/* ---- tables ---- */
+
+int state_write_begin_table(struct state_writer *w, const struct table_file_head *head,
+                            struct table_file_writer *ret_table, struct err *err)
+{
+    uint64_t base = state_round_up(w->file_bytes, STATE_ALIGN);
+    return table_file_begin_in(&w->file, base, head, ret_table, err);
+}
+
+int state_write_end_table(struct state_writer *w, struct table_file_writer *table, struct err *err)
+{
+    int error = table_file_end(table, err);
+    if (error < 0)
+        return error;
+    w->has_tables = true;
+    w->file_bytes = table->offset;
+    return 0;
+}
+
 /* ---- end ---- */
 
 static void fill_index(const struct state_writer *w, char *ret_index)
@@ -121,7 +140,8 @@ static void fill_index(const struct state_writer *w, char *ret_index)
 static int write_index(struct state_writer *w, struct err *err)
 {
     struct state_header h = {.magic = STATE_MAGIC,
-                             .version = STATE_FILE_VERSION,
+                             .version =
+                                 w->has_tables ? STATE_FILE_VERSION_TABLES : STATE_FILE_VERSION,
                              .tensors = (uint32_t)w->count,
                              .file_bytes = w->file_bytes,
                              .index_bytes = index_bytes(w)};

@@ -11,18 +11,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOLD_TIMEOUT_MS 30000 /* longest wait until all lanes hold the table */
-#define PART_TIMEOUT_MS 20000
-
 /* ---- requests ---- */
+
+int table_fetch_ask(struct channel *channel, Gradpool__Wire__TableFileRequest *request,
+                    int timeout_ms, envelope **ret_reply, struct err *err)
+{
+    return channel_ask(channel, &ENVELOPE(0, TABLE_FILE_REQUEST, table_file_request, request),
+                       timeout_ms, GRADPOOL__WIRE__ENVELOPE__BODY_TABLE_FILE_REPLY, ret_reply, err);
+}
 
 static int fetch_ask(struct table_fetch *f, Gradpool__Wire__TableFileRequest request,
                      int timeout_ms, envelope **ret_reply, struct err *err)
 {
     request.file = f->what ? f->what->file : 0;
     f->has_asked = true;
-    return channel_ask(f->channel, &ENVELOPE(0, TABLE_FILE_REQUEST, table_file_request, &request),
-                       timeout_ms, GRADPOOL__WIRE__ENVELOPE__BODY_TABLE_FILE_REPLY, ret_reply, err);
+    return table_fetch_ask(f->channel, &request, timeout_ms, ret_reply, err);
 }
 
 /* Sends a request whose reply has no content. */
@@ -30,7 +33,7 @@ static int fetch_order(struct table_fetch *f, Gradpool__Wire__TableFileRequest r
                        struct err *err)
 {
     envelope *reply = NULL;
-    int error = fetch_ask(f, request, PART_TIMEOUT_MS, &reply, err);
+    int error = fetch_ask(f, request, TABLE_FETCH_PART_TIMEOUT_MS, &reply, err);
     if (error == 0)
         gradpool__wire__envelope__free_unpacked(reply, NULL);
     return error;
@@ -42,7 +45,7 @@ static int fetch_begin(struct table_fetch *f, Gradpool__Wire__TableFileStep step
                           MESSAGE_PART(TableFileRequest, table_file_request, .step = step,
                                        .job = (char *)f->job, .tenant = (char *)f->tenant,
                                        .table = (char *)f->table),
-                          HOLD_TIMEOUT_MS, &f->begun, err);
+                          TABLE_FETCH_HOLD_TIMEOUT_MS, &f->begun, err);
     if (error < 0)
         return error;
     f->what = f->begun->table_file_reply;
@@ -81,7 +84,7 @@ static int export_next(struct table_fetch *f, struct table_file_writer *w, struc
     int error = fetch_ask(f,
                           MESSAGE_PART(TableFileRequest, table_file_request,
                                        .step = GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_NEXT),
-                          PART_TIMEOUT_MS, &reply, err);
+                          TABLE_FETCH_PART_TIMEOUT_MS, &reply, err);
     if (error < 0)
         return error;
     const Gradpool__Wire__TableFileReply *part = reply->table_file_reply;
@@ -143,7 +146,8 @@ int table_fetch_export(struct table_fetch *f, struct err *err)
 
 static void import_note_keys(struct table_fetch *f, const struct table_file *file, int64_t bytes)
 {
-    for (const char *row = f->part; row < f->part + bytes; row += file->row_bytes) {
+    size_t row_bytes = table_file_row_bytes(&file->head.terms);
+    for (const char *row = f->part; row < f->part + bytes; row += row_bytes) {
         uint64_t key;
         memcpy(&key, row, sizeof key);
         f->largest_key = key > f->largest_key ? key : f->largest_key;

@@ -29,6 +29,13 @@ int table_fetch_export(struct table_fetch *f, struct err *err);
  * the rows do not fit the table; otherwise as table_fetch_export(). If an import ends after its
  * first rows, the job fails. */
 int table_fetch_import(struct table_fetch *f, struct err *err);
+#define TABLE_FETCH_HOLD_TIMEOUT_MS 30000 /* longest wait until all lanes hold their tables */
+#define TABLE_FETCH_PART_TIMEOUT_MS 20000 /* longest wait for each further answer */
+
+/* Sends one request, and waits for the answer, which the caller frees. Errors with a text: refusals
+ * of the coordinator, and those of channel_call(). */
+int table_fetch_ask(struct channel *channel, Gradpool__Wire__TableFileRequest *request,
+                    int timeout_ms, envelope **ret_reply, struct err *err);
 /* Frees the memory of a copy, also of one that has failed. Does not close the channel. */
 void table_fetch_free(struct table_fetch *f);
 

@@ -105,7 +105,9 @@ static int check_rows(const struct table_header *h, struct err *err)
     return 0;
 }
 
-static int check_header(const struct table_header *h, uint64_t file_bytes, struct err *err)
+/* `bytes`: bytes of the file from the header on. `is_whole`: the file has only this table. */
+static int check_header(const struct table_header *h, uint64_t bytes, bool is_whole,
+                        struct err *err)
 {
     if (memcmp(h->magic, TABLE_MAGIC, sizeof h->magic) != 0)
         return table_damaged(err, "the first bytes are not those of a table");
@@ -116,11 +118,11 @@ static int check_header(const struct table_header *h, uint64_t file_bytes, struc
                        h->version, TABLE_FILE_VERSION);
     if (h->header_sum != state_sum(h, offsetof(struct table_header, header_sum)) || h->reserved)
         return table_damaged(err, "its header has changed");
-    if (h->file_bytes != file_bytes)
+    if (is_whole ? h->file_bytes != bytes : h->file_bytes > bytes || h->file_bytes < sizeof *h)
         return err_set(err, -EBADMSG,
                        "a damaged file of a table: the file has %" PRIu64
                        " bytes, but its writer wrote %" PRIu64 "; copy the file again",
-                       file_bytes, h->file_bytes);
+                       bytes, h->file_bytes);
     return check_rows(h, err);
 }
 
@@ -139,27 +141,38 @@ static struct table_file_head head_of(const struct table_header *h)
     return head;
 }
 
-int table_file_take(int fd, struct table_file *ret_file, struct err *err)
+static int table_file_head(int fd, uint64_t base, uint64_t bytes, bool is_whole,
+                           struct table_file *ret_file, struct err *err)
 {
     struct table_header h;
+    int error = table_file_read(fd, &h, sizeof h, base);
+    if (error == -EBADMSG)
+        return table_damaged(err, "the file is too short");
+    if (error < 0)
+        return err_set(err, error, "the file of a table cannot be read: %s", err_text(error));
+    error = check_header(&h, bytes, is_whole, err);
+    if (error < 0)
+        return error;
+    *ret_file = (struct table_file){
+        .fd = fd, .head = head_of(&h), .base = base, .end = base + h.file_bytes};
+    table_file_rewind(ret_file);
+    return 0;
+}
+
+int table_file_take_in(int fd, uint64_t base, uint64_t file_bytes, struct table_file *ret_file,
+                       struct err *err)
+{
+    return table_file_head(fd, base, file_bytes - base, false, ret_file, err);
+}
+
+int table_file_take(int fd, struct table_file *ret_file, struct err *err)
+{
     struct stat status;
     if (fstat(fd, &status) < 0)
         return err_set(err, -errno, "the file of a table cannot be read: %s", err_text(-errno));
     if (!S_ISREG(status.st_mode))
         return err_set(err, -EINVAL, "the path is no regular file; name the file of an export");
-    int error = table_file_read(fd, &h, sizeof h, 0);
-    if (error == -EBADMSG)
-        return table_damaged(err, "the file is too short");
-    if (error < 0)
-        return err_set(err, error, "the file of a table cannot be read: %s", err_text(error));
-    error = check_header(&h, (uint64_t)status.st_size, err);
-    if (error < 0)
-        return error;
-    *ret_file =
-        (struct table_file){.fd = fd, .head = head_of(&h), .file_bytes = (uint64_t)status.st_size};
-    ret_file->row_bytes = table_file_row_bytes(&ret_file->head.terms);
-    table_file_rewind(ret_file);
-    return 0;
+    return table_file_head(fd, 0, (uint64_t)status.st_size, true, ret_file, err);
 }
 
 int table_file_open(const char *path, struct table_file *ret_file, struct err *err)
@@ -178,27 +191,27 @@ int table_file_open(const char *path, struct table_file *ret_file, struct err *e
 
 void table_file_rewind(struct table_file *f)
 {
-    f->offset = sizeof(struct table_header);
+    f->offset = f->base + sizeof(struct table_header);
     f->rows = 0;
 }
 
 static bool part_is_sound(const struct table_file *f, const struct table_part *part)
 {
-    uint64_t bytes = part->rows * (uint64_t)f->row_bytes;
+    uint64_t bytes = part->rows * (uint64_t)table_file_row_bytes(&f->head.terms);
     return part->rows > 0 && part->rows <= TABLE_FILE_PART_ROWS_MAX && part->reserved == 0 &&
            part->first == f->rows && part->rows <= f->head.rows - f->rows &&
-           bytes <= TABLE_FILE_PART_BYTES_MAX;
+           bytes <= TABLE_FILE_PART_BYTES_MAX && sizeof *part + bytes <= f->end - f->offset;
 }
 
 int64_t table_file_next(struct table_file *f, void *ret_rows, struct err *err)
 {
     struct table_part part;
-    if (f->rows == f->head.rows && f->offset == f->file_bytes)
+    if (f->rows == f->head.rows && f->offset == f->end)
         return 0;
     int error = table_file_read(f->fd, &part, sizeof part, f->offset);
     if (error == 0 && !part_is_sound(f, &part))
         return table_damaged(err, "a part does not follow the part before");
-    size_t bytes = error == 0 ? part.rows * f->row_bytes : 0;
+    size_t bytes = error == 0 ? part.rows * table_file_row_bytes(&f->head.terms) : 0;
     if (error == 0)
         error = table_file_read(f->fd, ret_rows, bytes, f->offset + sizeof part);
     if (error == -EBADMSG)

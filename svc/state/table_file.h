@@ -34,9 +34,10 @@ int table_file_match(const struct table_file_head *head, const struct table_term
 struct table_file {
     int fd;
     struct table_file_head head;
-    size_t row_bytes;
+    /* begin and end of the table in its file */
+    uint64_t base, end;
     /* offset: position of the next part; rows: number of rows before this part */
-    uint64_t file_bytes, offset, rows;
+    uint64_t offset, rows;
 };
 /* Open a file and read its head. `fd` is owned by the result after success. The caller closes the
  * file with table_file_close(). Return 0 or an error with a text: the errors of open(2); -EBADMSG:
@@ -44,6 +45,11 @@ struct table_file {
  * is no regular file. */
 int table_file_open(const char *path, struct table_file *ret_file, struct err *err);
 int table_file_take(int fd, struct table_file *ret_file, struct err *err);
+/* Reads the head of a table at position `base` of a snapshot's file. The table ends at `file_bytes`
+ * at the latest. `fd` stays owned by the caller, so the table needs no close. Errors: those of
+ * table_file_open(). */
+int table_file_take_in(int fd, uint64_t base, uint64_t file_bytes, struct table_file *ret_file,
+                       struct err *err);
 /* Reads the next part into memory of TABLE_FILE_PART_BYTES_MAX. Returns its bytes; 0: all rows were
  * read; -EBADMSG: the file is too short or damaged; errors of read(2). */
 int64_t table_file_next(struct table_file *f, void *ret_rows, struct err *err);

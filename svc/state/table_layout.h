@@ -3,7 +3,7 @@
 #ifndef GRADPOOL_STATE_TABLE_LAYOUT_H
 #define GRADPOOL_STATE_TABLE_LAYOUT_H
 
-#include "svc/state/state_file.h"
+#include "svc/state/state_sum.h"
 #include "svc/wire/table/table_terms.h"
 
 #define TABLE_MAGIC "GPTABLE" /* first bytes of the file, with the terminating zero */

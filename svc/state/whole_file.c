@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +18,9 @@
 #include <unistd.h>
 
 #define LINKS_MAX 40 /* maximum number of successive symbolic links, as in the kernel */
+
+/* Number of files of this process. Two threads that write to one path need two temporary names. */
+static _Atomic uint32_t files_begun;
 
 static int whole_file_failed(const struct whole_file *w, struct err *err, int code)
 {
@@ -134,7 +139,8 @@ int whole_file_begin(const char *what, const char *path, struct whole_file *ret_
         return err_set(err, -EINVAL, "%s %s: the path is no regular file; choose another path",
                        what, path);
     }
-    if (asprintf(&w.temporary, "%s.tmp-%d", w.path, (int)getpid()) < 0) {
+    if (asprintf(&w.temporary, "%s.tmp-%d-%" PRIu32, w.path, (int)getpid(),
+                 atomic_fetch_add(&files_begun, 1)) < 0) {
         w.temporary = NULL;
         whole_file_free(&w);
         return err_set(err, -ENOMEM,

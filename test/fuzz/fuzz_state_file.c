@@ -12,6 +12,7 @@
 
 static void check_sound(const struct state_file *f, uint64_t file_bytes)
 {
+    assert(f->file_bytes == file_bytes && f->tables_offset <= file_bytes);
     for (size_t i = 0; i < f->count; i++) {
         const struct state_tensor *t = &f->tensors[i];
         assert(strlen(t->name) >= 1 && strlen(t->name) <= STATE_NAME_BYTES_MAX);
@@ -39,7 +40,8 @@ static void mend(uint8_t *data, size_t bytes)
         return;
     memcpy(&h, data, sizeof h);
     memcpy(h.magic, STATE_MAGIC, sizeof h.magic);
-    h.version = STATE_FILE_VERSION;
+    if (h.version != STATE_FILE_VERSION_TABLES)
+        h.version = STATE_FILE_VERSION;
     h.index_bytes = bytes - sizeof h;
     h.index_sum = state_sum(data + sizeof h, bytes - sizeof h);
     h.header_sum = state_sum(&h, offsetof(struct state_header, header_sum));

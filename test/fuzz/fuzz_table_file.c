@@ -25,10 +25,12 @@ static void check_parts(struct table_file *f)
     uint64_t bytes = 0;
     int64_t part;
     while ((part = table_file_next(f, rows, &err)) > 0) {
-        assert(part <= TABLE_FILE_PART_BYTES_MAX && part % (int64_t)f->row_bytes == 0);
+        assert(part <= TABLE_FILE_PART_BYTES_MAX &&
+               part % (int64_t)table_file_row_bytes(&f->head.terms) == 0);
         bytes += (uint64_t)part;
     }
-    assert(part == 0 ? bytes == f->head.rows * f->row_bytes : is_refusal(part, &err));
+    assert(part == 0 ? bytes == f->head.rows * table_file_row_bytes(&f->head.terms)
+                     : is_refusal(part, &err));
 }
 
 static void try(const uint8_t *data, size_t bytes)

@@ -3,9 +3,11 @@
  * one write of a lane. In FlexPS values go directly from worker to worker; gradpool sends them over
  * a lane. Owns the hand-over of a call that has timed out: the next call continues this hand-over,
  * because its broadcast is open on this rank, and other ranks may already have completed the
- * broadcast. */
+ * broadcast. Also owns the memory of the broadcasts, which all hand-overs of the job use: the first
+ * access of a process or a lane to a new page costs more than the copy of the page. */
 #include "client/lib/border/internal.h"
 #include "client/lib/declare/declare.h"
+#include "client/lib/round/copy.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
@@ -25,7 +27,10 @@ struct hand_over {
     uint32_t ranks[RANKS_WORDS * 64]; /* the giver and the new ranks */
     uint64_t bytes;
     char name[256];
-    void *buffer; /* NULL: not allocated yet */
+    /* memory of gp_alloc() for the values; kept for the next hand-over. NULL: none is allocated */
+    void *buffer;
+    uint64_t buffer_bytes;
+    void *memory; /* memory of the broadcast: the buffer, or the memory of the only item */
     /* request of the broadcast; NULL: the broadcast has not begun, or has ended */
     gp_request *request;
     struct err failure; /* error with which the broadcast has ended */
@@ -75,19 +80,55 @@ static void hand_over_name(struct hand_over *h)
 
 static void hand_over_copy(const struct hand_over *h, const gp_stage_spec *spec, bool gives)
 {
+    size_t streams_from = copy_streams_from(h->bytes);
     char *at = h->buffer;
+    if (h->memory != h->buffer)
+        return;
     for (size_t i = 0; i < spec->carry_count; at += spec->carry[i++].bytes) {
         const gp_carry *item = &spec->carry[i];
         if (item->bytes > 0)
-            memcpy(gives ? at : item->values, gives ? item->values : at, item->bytes);
+            copy_values(gives ? at : item->values, gives ? item->values : at, item->bytes,
+                        streams_from);
     }
 }
 
+/* Returns whether lanes can use the caller's memory: whole words of memory of gp_alloc(). */
+static bool hand_over_may_lend(const struct hand_over *h, const struct stage_call *call)
+{
+    struct slab_place place;
+    if (call->spec->carry_count != 1 || h->bytes % WORD_BYTES > 0)
+        return false;
+    pthread_mutex_lock(&call->job->lock);
+    bool is_lent = slabs_find(&call->job->slabs, call->spec->carry->values, h->bytes, &place);
+    pthread_mutex_unlock(&call->job->lock);
+    return is_lent;
+}
+
+/* Allocates the buffer, unless the buffer of an earlier hand-over is long enough. */
 static int hand_over_allocate(struct hand_over *h, const struct stage_call *call)
 {
-    int error = h->buffer ? 0 : gp_alloc(call->job, (size_t)(h->bytes + WORD_BYTES), &h->buffer);
+    uint64_t bytes = h->bytes + WORD_BYTES;
+    if (h->buffer_bytes >= bytes)
+        return 0;
+    gp_free(call->job, h->buffer);
+    h->buffer = NULL;
+    h->buffer_bytes = 0;
+    int error = gp_alloc(call->job, (size_t)bytes, &h->buffer);
+    if (error == 0)
+        h->buffer_bytes = bytes;
+    return error;
+}
+
+/* Finds the memory of the broadcast, which contains the giver's values then. */
+static int hand_over_fill(struct hand_over *h, const struct stage_call *call)
+{
+    h->memory = call->spec->carry->values;
+    if (hand_over_may_lend(h, call))
+        return 0;
+    int error = hand_over_allocate(h, call);
     if (error < 0)
         return error;
+    h->memory = h->buffer;
     memset((char *)h->buffer + h->bytes, 0, WORD_BYTES);
     if (call->job->rank == h->giver)
         hand_over_copy(h, call->spec, true);
@@ -110,10 +151,10 @@ static int hand_over_post(struct hand_over *h, const struct stage_call *call)
                            .ranks = h->ranks,
                            .ranks_count = h->count};
     struct gp_tensor *tensor;
-    int error = hand_over_allocate(h, call);
+    int error = hand_over_fill(h, call);
     if (error == 0)
         error = declare_hidden(call->job, &spec, hand_over_left_ns(call), &tensor);
-    return error == 0 ? gp_broadcast(tensor, h->buffer, h->giver, &h->request) : error;
+    return error == 0 ? gp_broadcast(tensor, h->memory, h->giver, &h->request) : error;
 }
 
 static int hand_over_name_late(const struct hand_over *h, const struct stage_call *call)
@@ -146,8 +187,8 @@ static int hand_over_wait(struct hand_over *h, const struct stage_call *call)
     return error < 0 ? hand_over_fail(h, call, error) : 0;
 }
 
-/* Runs the broadcast. After an error a lane may still use the buffer, so the buffer is then kept
- * until the end of the job. */
+/* Runs the broadcast. After an error a lane may still use the memory, but no other hand-over of the
+ * job begins then. */
 static int hand_over_run(struct hand_over *h, const struct stage_call *call)
 {
     int error = h->failure.code ? client_error_from(&h->failure) : 0;
@@ -161,14 +202,16 @@ static int hand_over_run(struct hand_over *h, const struct stage_call *call)
         return error;
     if (call->job->rank != h->giver)
         hand_over_copy(h, call->spec, false);
-    gp_free(call->job, h->buffer);
     return 0;
 }
 
 static void hand_over_begin(const struct stage_call *call, const struct stage_answer *answer)
 {
     struct hand_over *h = (struct hand_over *)(call->stage + 1);
-    *h = (struct hand_over){.answer = *answer, .bytes = carry_bytes(call->spec)};
+    *h = (struct hand_over){.answer = *answer,
+                            .bytes = carry_bytes(call->spec),
+                            .buffer = h->buffer,
+                            .buffer_bytes = h->buffer_bytes};
     if (h->bytes == 0 || !hand_over_find_ranks(h, call))
         return;
     snprintf(h->stage, sizeof h->stage, "%s", call->spec->name);
@@ -183,12 +226,23 @@ struct job_stage *carry_create_stage(void)
 
 bool carry_is_open(const struct stage_call *call) { return call->stage->hand_over; }
 
+/* Refuses other memory than that of the open broadcast, which a lane uses in place. */
+static int carry_check_memory(const struct hand_over *h, const struct stage_call *call)
+{
+    if (!h || !h->request || h->memory == h->buffer || h->memory == call->spec->carry->values)
+        return 0;
+    return client_error(-EINVAL,
+                        "gp_stage_next: a lane uses the carry of the first call for stage '%s' of "
+                        "job '%.127s' in place; repeat the call with the same memory",
+                        h->stage, call->job->name);
+}
+
 int carry_check(const struct stage_call *call)
 {
     const struct hand_over *h = call->stage->hand_over;
     bool is_same = !h || (call->spec && strcmp(call->spec->name, h->stage) == 0 &&
                           carry_bytes(call->spec) == h->bytes);
-    return is_same ? 0
+    return is_same ? carry_check_memory(h, call)
                    : client_error(-EINVAL,
                                   "gp_stage_next: the hand-over before stage '%s' of job '%.127s' "
                                   "is not over; repeat the call for stage '%s' with a carry of "

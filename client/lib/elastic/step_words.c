@@ -5,6 +5,8 @@
 
 #include <errno.h>
 
+#define REST_SHIFT 16 /* a job has fewer than 2^16 ranks */
+
 void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORDS_COUNT])
 {
     memset(ret_words, 0, STEP_WORDS_COUNT * sizeof ret_words[0]);
@@ -17,6 +19,7 @@ void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORD
     ret_words[STEP_WORDS_END] = word->holds && word->is_end;
     ret_words[word->holds ? STEP_WORDS_ROUNDS : STEP_WORDS_ROUNDS_LATE] = word->rounds;
     ret_words[STEP_WORDS_DEAL] = word->print;
+    ret_words[STEP_WORDS_REST] = word->rest ? (uint64_t)word->rest << REST_SHIFT | 1 : 0;
 }
 
 static bool is_within(const uint64_t *ranks, const uint64_t *of)
@@ -37,6 +40,13 @@ static bool sets_are_sound(const struct deal_record *record, uint32_t workers, u
 }
 
 static bool all_or_none(uint64_t ranks, uint64_t all) { return ranks == 0 || ranks == all; }
+
+uint32_t step_words_rest(const uint64_t words[STEP_WORDS_COUNT])
+{
+    uint64_t sum = words[STEP_WORDS_REST];
+    uint64_t ranks = sum & ((UINT64_C(1) << REST_SHIFT) - 1), rests = sum >> REST_SHIFT;
+    return ranks > 0 && rests % ranks == 0 ? (uint32_t)(rests / ranks) : 0;
+}
 
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum)

@@ -14,6 +14,7 @@ enum step_words {
     STEP_WORDS_ROUNDS,      /* rounds of tensors, summed over the ranks that hold the state */
     STEP_WORDS_ROUNDS_LATE, /* rounds of tensors, summed over all other ranks */
     STEP_WORDS_DEAL,        /* deal_print(), summed over all ranks */
+    STEP_WORDS_REST,        /* rest << 16 | 1, summed over the ranks that know a rest */
     STEP_WORDS_COUNT,
 };
 
@@ -25,6 +26,7 @@ struct step_word {
     bool is_end;     /* with `holds`: the training has ended before the step */
     uint64_t rounds; /* rounds that this rank's tensors have completed before the step */
     uint64_t print;  /* deal_print() of this rank's deal */
+    uint32_t rest;   /* number of the rest that was ordered; 0: none */
 };
 
 /* A step without samples, a step with samples, and the end of the training. */
@@ -45,6 +47,10 @@ void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORD
  * the deal of some rank has another hash than `print`. */
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum);
+/* Returns the number of the rest before the next step, which a record names; 0: none. If ranks have
+ * sent different numbers, there is no rest: all ranks have the same sum, and the next record has
+ * the newest number. */
+uint32_t step_words_rest(const uint64_t words[STEP_WORDS_COUNT]);
 /* Returns a hash of a deal. Two different deals almost never have the same hash. */
 uint64_t deal_print(const struct deal_spec *spec);
 

@@ -28,6 +28,14 @@ enum steps_phase {
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
 
+/* A rest of the job, and the thread that sleeps in it. */
+struct steps_rest {
+    bool is_used;      /* a thread is in gp_step_begin() */
+    uint32_t newest;   /* newest number of the job's rest; odd: a rest is ordered */
+    uint32_t recorded; /* number of the rest in the last record; 0: none */
+    bool must_say;     /* the coordinator may not know that this rank sleeps */
+};
+
 struct job_steps {
     uint32_t weight; /* weight of gradients that are pushed from now on */
     /* the following fields are for jobs with a deal */
@@ -35,11 +43,11 @@ struct job_steps {
      * A worker that enters later detects the end by the number of this round */
     struct gp_tensor *record, *carry, *end;
     enum steps_phase phase;
-    int failure;  /* error after which no step can begin; 0: none */
-    bool is_used; /* a thread is in gp_step_begin() */
-    bool holds;   /* this rank has the state of the training */
+    int failure; /* error after which no step can begin; 0: none */
+    bool holds;  /* this rank has the state of the training */
     /* this rank leaves, and its last record has announced that it leaves */
     bool is_leaving;
+    struct steps_rest *rest;
     uint64_t number;            /* step whose record was sent last; 0: none, or not known yet */
     struct step_deal *deal;     /* on a rank without the state only `spec` is valid */
     struct step_sum sum;        /* contents of the last record */

@@ -57,7 +57,8 @@ static bool is_replaceable(const struct link *l, int error)
 
 /* Replaces a broken connection to a lane that still runs (L93). After a time-out the lane may be
  * lost. Only the coordinator can decide this, so the worker requests the next ticket from the
- * coordinator (L58). */
+ * coordinator (L58). A connection without pieces of this rank is replaced as well: the lane may
+ * still serve the pieces to other ranks, and would report this rank as lost (L61). */
 static void link_replace(struct link *l, int error)
 {
     char name[128];
@@ -88,7 +89,7 @@ static void link_end_tables(struct link *l)
 void link_closed(struct link *l, const struct fabric_event *event)
 {
     bool comes_back = l->is_left && !l->job->is_leaving && link_pieces(l) > 0;
-    bool is_broken = is_replaceable(l, event->error) && !l->job->is_leaving && link_pieces(l) > 0;
+    bool is_broken = is_replaceable(l, event->error) && !l->job->is_leaving;
     struct engine *e = &l->job->engine;
     enum link_state was = l->state;
     bool is_ahead = l->wants_open && !l->job->is_leaving && link_pieces(l) == 0;
@@ -101,7 +102,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->settings.kind = 0; /* the next connection has no settings */
     l->state = LINK_CLOSED;
     l->is_left = false;
-    if (was == LINK_OPEN && link_pieces(l) == 0)
+    if (was == LINK_OPEN && link_pieces(l) == 0 && !is_broken)
         /* the lane has dropped the job, so its ticket is no longer valid (L19) */
         l->has_ticket = false;
     if (was == LINK_CLOSING)

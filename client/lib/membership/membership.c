@@ -3,6 +3,7 @@
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/session/process.h"
+#include "client/lib/steps/internal.h"
 
 #include <errno.h>
 #include <string.h>
@@ -15,6 +16,7 @@ void membership_take(struct gp_job *job, const Gradpool__Wire__Membership *told)
     memcpy(m->ranks, told->ranks.data, sizeof m->ranks);
     m->version = told->version;
     m->wanted = told->workers;
+    steps_hear_rest(job, told->rest);
     m->workers = 0;
     for (uint32_t rank = 0; rank < job->workers; rank++)
         m->workers += ranks_have(m->ranks, rank);

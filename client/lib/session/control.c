@@ -179,14 +179,16 @@ static int make_channel(struct control *c, uint64_t deadline_ns, struct channel 
 
 /* ---- calls ---- */
 
+/* Wakes the waiting thread after the unlock. With the lock held the thread would wake up, wait for
+ * the lock, and wake up again. */
 static void finish(struct control *c, struct control_call *call, const envelope *reply,
                    const struct err *err)
 {
     call->done(call, reply, err);
     pthread_mutex_lock(&c->lock);
     call->is_over = true;
-    pthread_cond_broadcast(&c->over);
     pthread_mutex_unlock(&c->lock);
+    pthread_cond_broadcast(&c->over);
 }
 
 static struct control_call *take_call(struct control *c, uint64_t id)

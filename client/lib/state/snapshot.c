@@ -1,76 +1,18 @@
-/* Snapshots of a job: copies the states of its tensors with update rules to a file and back. Every
- * rank takes part, tensor by tensor in order of names; the lowest rank has the file. Before each
- * step all ranks agree on the step and on the absence of errors, so an error of one rank is an
- * error of all. README: L26, L27, L31, L32. */
+/* Snapshots of a job: copies the states of its tensors with update rules, and the rows of its
+ * tables, to a file and back. Every rank takes part, tensor by tensor in order of names; the lowest
+ * rank has the file. Before each step all ranks agree on the step and on the absence of errors, so
+ * an error of one rank is an error of all. README: L26, L27, L31, L32. */
 #include "client/lib/declare/declare.h"
-#include "client/lib/job/job_tables.h"
 #include "client/lib/round/push_pull.h"
 #include "client/lib/session/process.h"
+#include "client/lib/state/internal.h"
 #include "svc/base/clock.h"
-#include "svc/state/state_write.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define AGREEMENT_NAME "gradpool.agreement"
-/* maximum number of attempts in one call: other ranks may begin again several times */
-#define BEGINNINGS_MAX 4
-
-/* Steps on which ranks agree: the begin, the file, one step for each tensor from AT_TENSOR on, and
- * the end. */
-enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
-
-/* One rank's part of an agreement. Each field of the result is the minimum of this field over all
- * ranks. */
-struct agreement {
-    int64_t failure; /* 0, or an error and its rank */
-    int64_t print,
-        /* print: hash of the declared tensors. All ranks have the same hash if the minimum of
-         * `print` and the minimum of `negative_print` differ in the sign alone. */
-        negative_print;
-    /* negative number of updates: the minimum over the ranks gives the largest number, because a
-     * late worker has counted fewer updates */
-    int64_t negative_steps;
-    int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
-    int64_t rank;                /* the lowest rank has the file */
-};
-#define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
-
-struct snapshot {
-    gp_job *job;
-    struct gp_tensor **tensors; /* tensors with update rules, sorted by name */
-    size_t count;
-    gp_tensor *agreement;
-    struct agreement *ours, *least; /* in memory of the job, like `state` */
-    void *state;                    /* state of one tensor; NULL: this rank has no file */
-    uint32_t root;                  /* the rank with the file; known after the first agreement */
-    uint64_t print;
-    struct err err; /* error of this rank */
-    bool restores;
-    struct gp_request *unfinished; /* request of the round that has timed out */
-    struct gp_tensor *next;        /* tensor to save or restore after the agreement; NULL: none */
-};
-
-/* Packs an error and its rank into one negative number. */
-#define FAILURE_RANKS 1024
-_Static_assert(FAILURE_RANKS >= RECORD_MISSING_WORDS * 64, "each rank has its own");
-
-static int64_t failure_of(int code, uint32_t rank)
-{
-    return code < 0 ? (int64_t)code * FAILURE_RANKS + rank : 0;
-}
-
-static uint32_t failure_rank(int64_t failure) { return (uint32_t)(failure & (FAILURE_RANKS - 1)); }
-
-static int failure_code(int64_t failure)
-{
-    return (int)((failure - failure_rank(failure)) / FAILURE_RANKS);
-}
-
-static bool has_file(const struct snapshot *s) { return s->job->rank == s->root; }
 
 /* ---- tensors ---- */
 
@@ -142,6 +84,7 @@ static void find_tensors(struct snapshot *s)
     if (s->count > 0)
         qsort(s->tensors, s->count, sizeof(struct gp_tensor *), compare_names);
     take_print(s);
+    snapshot_tables_find(s);
 }
 
 /* ---- together ---- */
@@ -179,84 +122,6 @@ static int await_all(struct snapshot *s)
                                   job->name);
 }
 
-/* Waits for a round. `started`: return value of the push. */
-static int wait_for(struct snapshot *s, int started, gp_request *const *q)
-{
-    int error = started < 0 ? started : gp_wait(*q, GP_TIMEOUT_DEFAULT);
-    if (started == 0 && error == -ETIMEDOUT)
-        s->unfinished = *q;
-    return error;
-}
-
-/* Sets an error that names late ranks. A rank that is late for an agreement has not called
- * gp_job_snapshot() or gp_job_restore(). */
-static int say_who_is_late(const struct snapshot *s)
-{
-    char text[ERR_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s", gp_last_error());
-    return client_error(-ETIMEDOUT, "job '%s': gp_job_%s() waits for all ranks: %s", s->job->name,
-                        s->restores ? "restore" : "snapshot", text);
-}
-
-static bool is_in_step(const struct agreement *least)
-{
-    return least->step == -least->negative_step;
-}
-
-static bool is_agreed(const struct agreement *least)
-{
-    return least->failure == 0 && is_in_step(least) && least->print == -least->negative_print;
-}
-
-/* Returns the result of an agreement: this rank's own error with its text, or the error of another
- * rank. */
-static int judge(const struct snapshot *s)
-{
-    if (!is_in_step(s->least))
-        return -ERESTART;
-    if (s->err.code)
-        return client_error_from(&s->err);
-    int64_t failure = s->least->failure;
-    if (failure)
-        return client_error(failure_code(failure),
-                            "job '%s': rank %u failed (%s); see the error of that rank",
-                            s->job->name, failure_rank(failure), err_text(failure_code(failure)));
-    if (s->least->print != -s->least->negative_print)
-        return client_error(-EINVAL,
-                            "job '%s': ranks have declared different tensors with update rules; "
-                            "declare the same ones on all ranks",
-                            s->job->name);
-    if (s->least->step > AT_BEGIN && s->least->rank != s->root)
-        return client_error(
-            -ECONNRESET, "job '%s': rank %u was to read or write the file, but is lost; call again",
-            s->job->name, s->root);
-    return 0;
-}
-
-/* Runs one agreement of all ranks. `steps`: in, this rank's number of updates; out, the job's
- * number of updates. */
-static int agree(struct snapshot *s, size_t step, uint64_t *steps)
-{
-    gp_request *q = NULL;
-    *s->ours = (struct agreement){.failure = failure_of(s->err.code, s->job->rank),
-                                  .print = (int64_t)s->print,
-                                  .negative_print = -(int64_t)s->print,
-                                  .negative_steps = steps ? -(int64_t)*steps : 0,
-                                  .step = (int64_t)step,
-                                  .negative_step = -(int64_t)step,
-                                  .rank = s->job->rank};
-    int error = wait_for(s, gp_push_pull(s->agreement, s->ours, s->least, GP_MIN, &q), &q);
-    if (error == -ETIMEDOUT)
-        return say_who_is_late(s);
-    if (error == 0 && step == AT_BEGIN)
-        s->root = (uint32_t)s->least->rank;
-    if (error == 0)
-        error = judge(s);
-    if (error == 0 && steps)
-        *steps = (uint64_t)-s->least->negative_steps;
-    return error;
-}
-
 /* Stores the open round, in which other ranks wait. The next call ends this round first. */
 static void leave_unfinished(const struct snapshot *s)
 {
@@ -271,6 +136,7 @@ static void leave_unfinished(const struct snapshot *s)
 static void finish(struct snapshot *s)
 {
     free(s->tensors);
+    snapshot_tables_end(s);
     if (s->unfinished)
         return leave_unfinished(s);
     gp_free(s->job, s->ours);
@@ -316,7 +182,7 @@ static int end_unfinished(gp_job *job)
  * longest state. */
 static int begin(gp_job *job, bool restores, struct snapshot *ret)
 {
-    *ret = (struct snapshot){.job = job, .restores = restores};
+    *ret = (struct snapshot){.job = job, .restores = restores, .is_over = true};
     int r = end_unfinished(job);
     if (r == -ETIMEDOUT)
         return say_who_is_late(ret);
@@ -331,12 +197,14 @@ static int begin(gp_job *job, bool restores, struct snapshot *ret)
     find_tensors(ret);
     r = await_all(ret) ?: agree(ret, AT_BEGIN, NULL);
     /* this result is the same on every rank, because all ranks have declared the same tensors */
-    if (r == 0 && ret->count == 0)
+    if (r == 0 && ret->count == 0 && ret->tables.count == 0)
         r = client_error(-EINVAL,
                          "no tensor of job '%s' has an update rule, so a snapshot would be empty; "
                          "save in the script",
                          job->name);
-    if (r == 0 && has_file(ret)) {
+    if (r == 0)
+        snapshot_tables_settle(ret);
+    if (r == 0 && ret->count > 0 && has_file(ret)) {
         int error = gp_alloc(job, longest(ret), &ret->state);
         if (error < 0)
             err_set(&ret->err, error, "%s", gp_last_error());
@@ -364,6 +232,9 @@ static int keep_ranks(gp_job *job)
                               "gp_job_restore() in time; call again",
                               job->name);
 }
+
+/* maximum number of attempts in one call: other ranks may begin again several times */
+#define BEGINNINGS_MAX 4
 
 /* One attempt. -ERESTART: other ranks have timed out and begun again, so all ranks begin again. */
 typedef int (*attempt_fn)(struct snapshot *s, const char *path, const gp_item *items, size_t count);
@@ -434,12 +305,15 @@ static int save_all(struct snapshot *s, struct state_writer *w)
         error = save_tensor(s, i, w);
     if (error < 0)
         return error;
+    size_t step = AT_TENSOR + s->count;
     s->next = NULL;
+    error = snapshot_tables_copy(s, w, &step);
     /* all ranks agree that the whole file is written */
-    error = agree(s, AT_TENSOR + s->count, NULL);
+    if (error == 0)
+        error = agree(s, step, NULL);
     if (error == 0 && has_file(s))
         state_write_finish(w, &s->err);
-    return error < 0 ? error : agree(s, AT_TENSOR + s->count + 1, NULL);
+    return error < 0 ? error : agree(s, step + 1, NULL);
 }
 
 /* Checks that every tensor has parameters. If parameters are missing, lanes refuse the round, and
@@ -466,24 +340,9 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     return error;
 }
 
-/* Refuses a job with tables: the file has no rows, so the file would lack a part of the job's
- * state. */
-static int snapshot_check_tables(gp_job *job)
-{
-    pthread_mutex_lock(&job->lock);
-    bool has_tables = job->tables && !list_is_empty(&job->tables->tables);
-    pthread_mutex_unlock(&job->lock);
-    if (!has_tables)
-        return 0;
-    return client_error(-EOPNOTSUPP,
-                        "job '%s' has tables, whose rows are not in snapshots yet; use gp_save() "
-                        "for single tensors, and gp_pull() for rows",
-                        job->name);
-}
-
 int gp_job_snapshot(gp_job *job, const char *path)
 {
-    int error = job_check(job) ?: snapshot_check_tables(job);
+    int error = job_check(job);
     return error < 0 ? error : carry_out(job, false, save, path, NULL, 0);
 }
 
@@ -529,6 +388,8 @@ static int check_file(struct snapshot *s, const struct state_file *f)
     }
     for (size_t i = 0; i < f->count && error == 0; i++)
         error = state_file_read(f, &f->tensors[i], s->state, &s->err);
+    if (error == 0)
+        snapshot_tables_check(s, f);
     return error;
 }
 
@@ -579,7 +440,11 @@ static int restore(struct snapshot *s, const char *path, const gp_item *items, s
     struct state_file f = {.fd = -1};
     if (has_file(s) && s->err.code == 0)
         open_file(s, path, &f);
+    size_t step = RESTORES + AT_TENSOR + s->count;
     int error = agree(s, RESTORES + AT_FILE, NULL);
+    /* rows first: a refusal of their limits then leaves the tensors unchanged */
+    if (error == 0)
+        error = snapshot_tables_copy(s, NULL, &step);
     for (size_t i = 0; i < s->count && error == 0; i++)
         error = restore_tensor(s, i, &f, place_of(s->tensors[i], items, count));
     state_file_close(&f);
@@ -592,7 +457,5 @@ int gp_job_restore(gp_job *job, const char *path, const gp_item *items, size_t c
     if (error == 0 && count > 0 && !items)
         error = client_error(
             -EINVAL, "gp_job_restore: count is %zu, but items is NULL; pass count items", count);
-    if (error == 0)
-        error = snapshot_check_tables(job);
     return error < 0 ? error : carry_out(job, true, restore, path, items, count);
 }

@@ -38,9 +38,12 @@ static int copy_settle(struct table_copy *c)
     pthread_mutex_lock(&job->lock);
     bool is_settled = engine_run(&job->engine, clock_now_ns() + timeout_ns, copy_is_settled, job);
     const struct err failure = job->failure.code ? job->failure : t->failure;
+    const struct err lack = job->tables->errors->lack;
     pthread_mutex_unlock(&job->lock);
     if (failure.code)
         return err_set(&c->err, failure.code, "%s", failure.text);
+    if (!is_settled && lack.code)
+        return err_set(&c->err, lack.code, "pushes of this rank wait for memory: %s", lack.text);
     return is_settled ? 0
                       : err_set(&c->err, -ETIMEDOUT,
                                 "pushes of this rank were not applied within %" PRIu64

@@ -102,7 +102,8 @@ static int begin_send(const struct beginning *b, const struct deal_step *step, b
                                          .is_full = step && step->runs.samples > 0,
                                          .is_end = step && step->is_end,
                                          .rounds = begin_rounds(b),
-                                         .print = deal_print(&s->deal->spec)},
+                                         .print = deal_print(&s->deal->spec),
+                                         .rest = s->rest->newest & 1 ? s->rest->newest : 0},
                      s->sent);
     int error = push_words(s->record, s->sent, s->heard, is_counted, &s->request);
     if (error == 0)
@@ -247,6 +248,7 @@ static int begin_hear(const struct beginning *b)
         return begin_be_over(b);
     if (error < 0)
         return begin_fail(b, begin_name_fault(b, error));
+    s->rest->recorded = step_words_rest(s->heard);
     if (!s->holds)
         return begin_hear_late(b);
     error = deal_apply(s->deal, &s->sum.record);
@@ -380,10 +382,19 @@ static int begin_next(const struct beginning *b)
     return is_full ? 0 : BEGIN_GOES_ON;
 }
 
-static int begin_go_on(const struct beginning *b)
+/* Rests before the next step, unless the training has ended. The time of a rest does not count. */
+static void begin_rest(struct beginning *b)
+{
+    const struct job_steps *s = b->steps;
+    const struct deal_step *step = s->holds ? deal_step(s->deal, s->number + 1) : NULL;
+    if (!(step && step->is_end) && steps_rest(b->job))
+        b->deadline_ns = clock_now_ns() + b->timeout_ns;
+}
+
+static int begin_go_on(struct beginning *b)
 {
     switch (b->steps->phase) {
-    case STEPS_NEXT: return b->steps->holds ? begin_next(b) : begin_send_late(b);
+    case STEPS_NEXT: begin_rest(b); return b->steps->holds ? begin_next(b) : begin_send_late(b);
     case STEPS_RECORD: return begin_hear(b);
     case STEPS_BODY: b->steps->phase = begin_find_phase(b->steps); return BEGIN_GOES_ON;
     case STEPS_CARRY: return begin_carry(b);
@@ -396,7 +407,7 @@ static int begin_go_on(const struct beginning *b)
     return -EINVAL;
 }
 
-static int begin_locked(const struct beginning *b)
+static int begin_locked(struct beginning *b)
 {
     struct job_steps *s = b->steps;
     int result = begin_check_requests(b);
@@ -407,11 +418,11 @@ static int begin_locked(const struct beginning *b)
                             b->job->name);
     if (result < 0)
         return result;
-    s->is_used = true;
+    s->rest->is_used = true;
     do {
         result = begin_go_on(b);
     } while (result == BEGIN_GOES_ON);
-    s->is_used = false;
+    s->rest->is_used = false;
     return result;
 }
 
@@ -420,7 +431,7 @@ static int begin_check(const struct gp_job *job)
     if (!job->steps || !job->steps->record)
         return client_error(-EINVAL, "job '%s' has no deal; call gp_deal_declare() first",
                             job->name);
-    if (job->steps->is_used)
+    if (job->steps->rest->is_used)
         return client_error(
             -EBUSY, "another thread is in gp_step_begin() of job '%s'; begin steps in one thread",
             job->name);
@@ -440,7 +451,7 @@ int gp_step_begin(gp_job *job, int timeout_ms, gp_step *ret_step)
     job->users++;
     pthread_mutex_lock(&job->lock);
     error = begin_check(job);
-    const struct beginning b = {job, job->steps, deadline_ns, timeout_ns, &step};
+    struct beginning b = {job, job->steps, deadline_ns, timeout_ns, &step};
     int result = error < 0 ? error : begin_locked(&b);
     job_end_use(job);
     if (result >= 0)

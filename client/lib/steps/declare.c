@@ -18,6 +18,10 @@ static int steps_create(struct gp_job *job)
     if (job->steps)
         return 0;
     job->steps = calloc(1, sizeof *job->steps);
+    if (job->steps && !(job->steps->rest = calloc(1, sizeof *job->steps->rest))) {
+        free(job->steps);
+        job->steps = NULL;
+    }
     if (!job->steps)
         return client_error(
             -ENOMEM,
@@ -34,6 +38,7 @@ void steps_free(struct gp_job *job)
         deal_fini(job->steps->deal);
     free(job->steps->deal);
     free(job->steps->carried);
+    free(job->steps->rest);
     free(job->steps);
     job->steps = NULL;
 }

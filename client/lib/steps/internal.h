@@ -9,6 +9,12 @@
 /* Frees weight and deal of a job that the worker leaves. */
 void steps_free(struct gp_job *job);
 
+/* Sleeps while the last record names a rest that is not over. Returns whether this rank has slept.
+ * Called with the job's lock held, which the sleep gives up. */
+bool steps_rest(struct gp_job *job);
+/* Takes the number of the job's rest. Called with the job's lock held. */
+void steps_hear_rest(struct gp_job *job, uint32_t rest);
+
 /* Sends the deal to late workers, in as many rounds as its words need: the giver pushes the words,
  * all other ranks push zeros. Returns 1; 0: the giver was lost before the first round; or an error.
  * Called with the job's lock held. After -ETIMEDOUT the next call continues. */

@@ -483,9 +483,9 @@ class Job(Owned):
         self._wait(lib.gp_barrier, timeout_ms)
 
     def snapshot(self, path):
-        """Saves parameters, moments and step counts of all tensors with a rule to the file `path`.
-        The lowest rank present writes the file, completely or not at all. Every rank calls the
-        method between the same two steps; after a Timeout all ranks call it again."""
+        """Saves parameters, moments and step counts of all tensors with a rule, and all tables, to
+        the file `path`. The lowest rank present writes the file, completely or not at all. Every
+        rank calls the method between the same two steps; after a Timeout all ranks call again."""
         self._end_dropped()
         self._wait(lib.gp_job_snapshot, path_of(path))
 
@@ -500,8 +500,8 @@ class Job(Owned):
         self._wait(lib.gp_job_timeline_stop)
 
     def restore(self, path, parameters=None):
-        """Restores a snapshot, on every rank, after the declare of the same tensors with rules; the
-        lowest rank reads the file. Training continues to the same bits as without the restore.
+        """Restores a snapshot, on every rank, after the declare of the same tensors with rules and
+        the same tables; the lowest rank reads it. Training continues to the same bits as before.
 
           parameters  {Tensor or its name: values}; other tensors are restored on lanes only"""
         self._end_dropped()

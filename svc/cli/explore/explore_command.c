@@ -3,13 +3,14 @@
 #include "svc/cli/cli.h"
 #include "svc/cli/explore/explore.h"
 #include "svc/endpoint/endpoint.h"
+#include "svc/pool/preload/preload.h"
 
 #include <errno.h>
 
 #define SLOTS_MAX 65536
 #define WORDS_MAX 255 /* the script and its arguments */
 
-enum { SLOTS, FOLDER, RESUME, SITE, ENDPOINT };
+enum { SLOTS, FOLDER, RESUME, PRELOAD, SITE, ENDPOINT };
 
 const struct knob explore_knobs[] = {
     [SLOTS] = {"slots", "N",
@@ -17,6 +18,9 @@ const struct knob explore_knobs[] = {
                "with the study (default: the service of --endpoint)"},
     [FOLDER] = {"folder", "DIR", "folder of the results (default: gradpool-STUDY)"},
     [RESUME] = {"resume", "DIR", "continue the study of this folder, with its script and options"},
+    [PRELOAD] = {"preload", "MODULE,...",
+                 "import these Python modules once, and fork the workers of all trials (default: "
+                 "none)"},
     [SITE] = {"site", "NAME",
               "site of the service whose slots the trials use (default: this host)"},
     [ENDPOINT] = {"endpoint", "URL", "the service (default: gradpool://127.0.0.1:7077)",
@@ -80,10 +84,13 @@ static void explore_parse(int argc, char **argv, struct explore_wish *ret_explor
 static const char *explore_find_mistake(const struct explore_wish *e)
 {
     const char *const *values = e->values;
-    if (values[RESUME] && (e->count || values[SLOTS] || values[FOLDER] || values[SITE]))
+    if (values[RESUME] &&
+        (e->count || values[SLOTS] || values[FOLDER] || values[SITE] || values[PRELOAD]))
         return "--resume continues with the script and options of the folder: leave out the rest";
     if (!values[RESUME] && !e->count)
         return "missing: SCRIPT";
+    if (values[PRELOAD] && preload_find_mistake(values[PRELOAD], NULL))
+        return preload_find_mistake(values[PRELOAD], NULL);
     if (values[SLOTS] && values[ENDPOINT])
         return "--slots starts a service for this study, and --endpoint or GRADPOOL_ENDPOINT names "
                "another one: leave out one of them";
@@ -102,6 +109,7 @@ int cli_explore(int argc, char **argv)
     python_add(&words, "--slots", e.values[SLOTS]);
     python_add(&words, "--folder", e.values[FOLDER]);
     python_add(&words, "--resume", e.values[RESUME]);
+    python_add(&words, "--preload", e.values[PRELOAD]);
     python_add(&words, "--site", e.values[SITE]);
     python_add(&words, "--endpoint", e.values[ENDPOINT]);
     return python_run("gradpool explore", &words, e.words);

@@ -42,9 +42,19 @@ static int name_program(void)
     return setenv(PROGRAM_VARIABLE, path, 1) < 0 ? -errno : 0;
 }
 
+/* Without the package, Python would print a traceback. */
+static const char start[] =
+    "import runpy, sys\n"
+    "try:\n"
+    "    import gradpool.errors\n"
+    "except (ImportError, OSError) as error:\n"
+    "    sys.exit(f'gradpool {sys.argv[1]}: {sys.executable} cannot import gradpool: {error}; '\n"
+    "             'install the Python package, or set PYTHONPATH to its folder')\n"
+    "runpy.run_module('gradpool.explore', run_name='__main__', alter_sys=True)\n";
+
 int python_run(const char *command, const struct python_words *words, char **rest)
 {
-    static const char *const head[] = {PYTHON, "-m", "gradpool.explore"};
+    static const char *const head[] = {PYTHON, "-c", start};
     const size_t head_count = sizeof head / sizeof *head;
     size_t rest_count = count_rest(rest);
     char **arguments = calloc(head_count + words->count + rest_count + 1, sizeof *arguments);

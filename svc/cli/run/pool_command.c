@@ -9,6 +9,7 @@
 #include "svc/cli/run/pool_site.h"
 #include "svc/cli/run/run.h"
 #include "svc/pool/pool.h"
+#include "svc/pool/preload/preload.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -171,6 +172,8 @@ static const char *pool_find_mistake(const struct run_pool *o)
         return "--study: expected a name of 1 to 127 bytes, without double quotes";
     if (!o->folder && o->job && strchr(o->job, '/'))
         return "--job has a slash, so it names no folder: give --folder, too";
+    if (o->preload)
+        return preload_find_mistake(o->preload, o->program);
     return NULL;
 }
 
@@ -233,8 +236,11 @@ int run_pool(const struct run_pool *o)
                                          .program = o->program,
                                          .engine = o->engine,
                                          .slurm = o->slurm,
+                                         .preload = o->preload,
                                          .site = o->site,
                                          .study = o->study,
+                                         .followers = o->followers,
+                                         .may_rest = o->may_rest,
                                          .host_site = has_site > 0 ? site.node : NULL,
                                          .is_unanswered = has_site < 0,
                                          .look = sight_look,

@@ -57,6 +57,8 @@ static bool orders_verb(const Gradpool__Wire__PoolOrder *order, enum site_verb *
     case GRADPOOL__WIRE__POOL_VERB__POOL_LEAVE: *ret_verb = SITE_LEAVE; return true;
     case GRADPOOL__WIRE__POOL_VERB__POOL_END: *ret_verb = SITE_END; return true;
     case GRADPOOL__WIRE__POOL_VERB__POOL_OVER: *ret_verb = SITE_OVER; return true;
+    case GRADPOOL__WIRE__POOL_VERB__POOL_RESTS: *ret_verb = SITE_RESTS; return true;
+    case GRADPOOL__WIRE__POOL_VERB__POOL_GOES_ON: *ret_verb = SITE_GOES_ON; return true;
     default: return false;
     }
 }
@@ -177,6 +179,8 @@ static int wire_answer_absent(struct pool_site *site, const struct site_terms *t
                                      .rank = order->order.rank,
                                      .incarnation = order->order.incarnation,
                                      .end = END_UNKNOWN};
+    if (order->order.verb == SITE_RESTS || order->order.verb == SITE_GOES_ON)
+        return 0;
     if (order->order.verb != SITE_OVER)
         return wire_send_report(site, order->job, &gone, err);
     if (strcmp(order->job, terms->job) == 0)
@@ -329,7 +333,8 @@ static int wire_submit(void *context, const struct site_terms *terms, bool *ret_
     int error = wire_tell(site,
                           &MESSAGE(0, POOL_SUBMIT, pool_submit, .job = (char *)terms->job,
                                    .workers = terms->workers, .workers_max = terms->workers_max,
-                                   .study = (char *)terms->study),
+                                   .study = (char *)terms->study, .followers = terms->followers,
+                                   .rests = terms->may_rest),
                           err);
     *ret_is_refused = wire_is_refused(site, error);
     return error;
@@ -338,6 +343,16 @@ static int wire_submit(void *context, const struct site_terms *terms, bool *ret_
 static int wire_withdraw(void *context, const struct site_terms *terms, struct err *err)
 {
     return wire_withdraw_job(context, terms->job, err);
+}
+
+static int wire_rest(void *context, const struct site_terms *terms, bool rests,
+                     bool *ret_is_refused, struct err *err)
+{
+    struct pool_site *site = context;
+    int error = wire_tell(
+        site, &MESSAGE(0, POOL_REST, pool_rest, .job = (char *)terms->job, .rests = rests), err);
+    *ret_is_refused = wire_is_refused(site, error);
+    return error;
 }
 
 static int wire_fd(void *context) { return channel_fd(((struct pool_site *)context)->channel); }
@@ -354,6 +369,7 @@ static void wire_close(void *context)
 const struct site_calls pool_site_calls = {.join = wire_join,
                                            .submit = wire_submit,
                                            .withdraw = wire_withdraw,
+                                           .rest = wire_rest,
                                            .report = wire_send_reports,
                                            .next = wire_next,
                                            .fd = wire_fd,

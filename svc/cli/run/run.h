@@ -10,8 +10,9 @@ extern const struct knob run_knobs[], resize_knobs[];
 
 /* Options of `run` with --workers-max. */
 struct run_pool {
-    const char *endpoint, *job, *folder, *site, *study; /* NULL: the option is not set */
-    uint32_t workers, workers_max;
+    const char *endpoint, *job, *folder, *site, *study, *preload; /* NULL: not set */
+    uint32_t workers, workers_max, followers;
+    bool may_rest;
     uint64_t leave_ms;
     const char *engine;             /* NULL: the option is not set */
     char *slurm[RUN_SLURM_MAX + 1]; /* options for srun and sbatch; NULL ends */

@@ -26,8 +26,11 @@ enum {
     MOST,
     FOLDER,
     LEAVE,
+    PRELOAD,
     SITE,
     STUDY,
+    REST,
+    ANNOUNCE,
     ENGINE,
     SLURM,
     ENDPOINT,
@@ -45,12 +48,22 @@ const struct knob run_knobs[] = {
                 "with --workers-max: folder of logs and state (default: gradpool-JOB)"},
     [LEAVE] = {"leave-timeout", "S",
                "with --workers-max: seconds in which a removed worker leaves (default: 30)"},
+    [PRELOAD] = {"preload", "MODULE,...",
+                 "with --workers-max: import these Python modules once, and fork the workers "
+                 "(default: none)"},
     [SITE] = {"site", "NAME",
               "with --workers-max: site whose slots the workers use (default: this host, if the "
               "service has slots for it)"},
     [STUDY] = {"study", "NAME",
                "with --site: jobs of one study share the measured shape of their speed (default: "
                "none)"},
+    [REST] =
+        {"rest", NULL,
+         "with --site: the job may rest, to make room for others; its workers sleep meanwhile"},
+    [ANNOUNCE] =
+        {"announce", "N",
+         "with --study: number of jobs of the study that you submit next; their slots stay "
+         "free for 10 s (default: 0)"},
     [ENGINE] = {"engine", "NAME",
                 "with --workers-max: local, processes on this host; slurm, jobs of Slurm, or steps "
                 "of the allocation of this command (default: local)"},
@@ -80,7 +93,6 @@ struct run {
     const char *endpoint, *job, *master, *port;
     char name[UNIQUE_BYTES], host[256], free_port[8];
     bool is_plain;
-    char **program;
 };
 
 /* --- the command line --- */
@@ -140,8 +152,11 @@ static int set(void *context, int index, const char *value, struct err *err)
     case MOST: return set_number(value, 1, &run->pool.workers_max, err);
     case FOLDER: run->pool.folder = value; return 0;
     case LEAVE: return knobs_seconds(value, LEAVE_MAX_S, &run->pool.leave_ms, err);
+    case PRELOAD: run->pool.preload = value; return 0;
     case SITE: run->pool.site = value; return 0;
     case STUDY: run->pool.study = value; return 0;
+    case REST: run->pool.may_rest = true; return 0;
+    case ANNOUNCE: return set_number(value, 0, &run->pool.followers, err);
     case ENGINE: return set_engine(run, value, err);
     case SLURM: return set_slurm(run, value, err);
     case NODES: return set_number(value, 1, &run->nodes, err);
@@ -155,7 +170,7 @@ static int set(void *context, int index, const char *value, struct err *err)
 
 static void set_program(void *context, char **program)
 {
-    ((struct run *)context)->program = program;
+    ((struct run *)context)->pool.program = program;
 }
 
 static void parse(int argc, char **argv, struct run *ret_run)
@@ -202,18 +217,26 @@ static void parse(int argc, char **argv, struct run *ret_run)
 
 static const char *find_mistake(const struct run *run)
 {
-    if (!run->program)
+    if (!run->pool.program)
         return "missing: PROGRAM";
     if (run->pool.workers_max == 0 && run->pool.folder)
         return "--folder is for a job that may grow: give --workers-max, too";
+    if (run->pool.workers_max == 0 && run->pool.preload)
+        return "--preload is for a job that may grow: give --workers-max, too";
     if (run->pool.workers_max == 0 && run->pool.site)
         return "--site is for a job that may grow: give --workers-max, too";
     if (run->pool.study && !run->pool.site)
         return "--study is for the scheduler of a site: give --site, too";
+    if (run->pool.may_rest && !run->pool.site)
+        return "--rest is for the scheduler of a site: give --site, too";
+    if (run->pool.followers && !run->pool.study)
+        return "--announce counts jobs of a study: give --study, too";
     if (run->pool.workers_max == 0 && run->pool.engine)
         return "--engine is for a job that may grow: give --workers-max, too";
     if (run->pool.slurm[0] && (!run->pool.engine || strcmp(run->pool.engine, "slurm") != 0))
         return "--slurm is for jobs of Slurm: give --engine slurm, too";
+    if (run->pool.preload && run->pool.engine && strcmp(run->pool.engine, "slurm") == 0)
+        return "--preload forks workers on this host: leave out --preload, or --engine slurm";
     if (run_check_job(run->job))
         return run_check_job(run->job);
     if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)
@@ -290,7 +313,6 @@ int cli_run(int argc, char **argv)
         run.pool.workers = run.workers;
         run.pool.endpoint = run.endpoint;
         run.pool.job = run.job;
-        run.pool.program = run.program;
         return run_pool(&run.pool);
     }
     run.job = run.job ? run.job : unique_name("run", run.name, sizeof run.name);
@@ -299,7 +321,7 @@ int cli_run(int argc, char **argv)
         fprintf(stderr, "gradpool run: no free port on " HERE ": %s\n", strerror(-error));
         return CLI_FAILED;
     }
-    const struct run_plan plan = {.program = run.program,
+    const struct run_plan plan = {.program = run.pool.program,
                                   .first = run.node * run.workers,
                                   .count = run.workers,
                                   .is_plain = run.is_plain,

@@ -1,18 +1,19 @@
-/* Requests of operators to export and import tables. Owns struct filing. A hold of a table ends
- * when its operator disconnects, when the table's lanes are lost, or at a deadline. RULES.md:
- * K115. */
+/* Requests of operators and ranks to export and import one table or all tables of a job. Owns
+ * struct filing. A hold of a table ends when its operator disconnects, when the table's lanes are
+ * lost, or at a deadline. RULES.md: K115, K150. */
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/filing/internal.h"
+#include "svc/coordinator/job/quota.h"
+#include "svc/wire/record.h"
 
 #include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define SILENCE_NS (5 * NS_PER_S)   /* longest time between two requests of the operator */
-#define PATIENCE_NS (10 * NS_PER_S) /* longest wait until all lanes have stopped the table */
+#define SILENCE_NS (5 * NS_PER_S) /* longest time between two requests of the operator */
 
 /* ---- lookup ---- */
 
@@ -30,23 +31,25 @@ struct filing *filing_of(struct service *s, const struct filing_asked *asked)
     return f && f->turn == asked->turn ? f : NULL;
 }
 
-struct job_table *filing_table(const struct filing *f)
+struct job_table *filing_table_at(const struct filing *f, uint32_t place)
 {
-    struct job *job = jobs_find_id(f->service, f->job);
-    return job && !job->failure ? job_table_find(job, f->table) : NULL;
+    struct job *job = jobs_find_id(f->peer->service, f->job);
+    return job && !job->failure ? job_table_find(job, f->tables->each[place].table) : NULL;
 }
+
+struct job_table *filing_table(const struct filing *f) { return filing_table_at(f, f->place); }
 
 /* ---- calls, answers ---- */
 
 int filing_call(struct filing *f, size_t at, WIRE(TableBulk) message, call_done_fn done)
 {
-    struct lane *lane = lane_find(f->service, f->lanes[at].lane);
+    struct lane *lane = lane_find(f->peer->service, f->lanes[at].lane);
     const struct filing_asked asked = {.filing = f->id, .turn = f->turn, .at = at};
     if (!lane)
         return -ENOENT;
     message.lane = lane->id;
     message.job_id = f->job;
-    message.table = f->table;
+    message.table = f->tables->each[f->lanes[at].place].table;
     int error = call_send(lane->aggregator, &ENVELOPE(0, TABLE_BULK, table_bulk, &message),
                           CALL_DEADLINE_NS, done, &asked, sizeof asked);
     f->pending += error == 0;
@@ -65,6 +68,7 @@ void filing_free(struct filing *f)
     timer_stop(&f->timer);
     list_remove(&f->link);
     free(f->part);
+    free(f->tables);
     free(f);
 }
 
@@ -86,7 +90,7 @@ static void filing_let_go_on(struct filing *f)
     for (size_t at = 0; at < f->lanes_count; at++) {
         WIRE(TableBulk) m = MESSAGE_PART(TableBulk, table_bulk);
         m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_CONTINUE;
-        struct lane *lane = lane_find(f->service, f->lanes[at].lane);
+        struct lane *lane = lane_find(f->peer->service, f->lanes[at].lane);
         if (filing_call(f, at, m, filing_continued) < 0 && lane && lane->aggregator->peer)
             peer_break(lane->aggregator->peer);
     }
@@ -118,10 +122,18 @@ void filing_await(struct filing *f)
 {
     timer_stop(&f->timer);
     timer_init(&f->timer, filing_was_silent);
-    timer_start(f->service->loop, &f->timer, clock_now_ns() + SILENCE_NS);
+    timer_start(f->peer->service->loop, &f->timer, clock_now_ns() + SILENCE_NS);
 }
 
 /* ---- begin ---- */
+
+static bool filing_has_table(const struct filing *f, uint32_t table)
+{
+    for (uint32_t place = 0; place < f->tables->count; place++)
+        if (f->tables->each[place].table == table)
+            return true;
+    return false;
+}
 
 static int filing_check(const struct job_table *table, struct err *err)
 {
@@ -138,7 +150,7 @@ static int filing_check(const struct job_table *table, struct err *err)
                                                             "away; try again",
                                                             table->name, job);
     list_for_each_entry (const struct filing, f, &table->job->service->works->filings, link)
-        if (f->job == table->job->id && f->table == table->id)
+        if (f->job == table->job->id && filing_has_table(f, table->id))
             return err_set(err, -EBUSY,
                            "table '%s' of job %.64s is being exported or imported; try again when "
                            "this has ended",
@@ -146,57 +158,99 @@ static int filing_check(const struct job_table *table, struct err *err)
     return 0;
 }
 
-static bool filing_has_lane(const struct filing *f, uint32_t lane)
+static bool filing_has_lane(const struct filing *f, uint32_t lane, uint32_t place)
 {
-    for (size_t at = f->lanes_count; at-- > 0;)
+    for (size_t at = f->lanes_count; at-- > 0 && f->lanes[at].place == place;)
         if (f->lanes[at].lane == lane)
             return true;
     return false;
 }
 
-static struct filing *filing_create(struct peer *p, const envelope *request,
-                                    const struct job_table *table)
+static void filing_add_table(struct filing *f, const struct job_table *table)
+{
+    uint32_t place = f->tables->count++;
+    f->tables->each[place] = (struct filing_table){.table = table->id};
+    table_each_shard(shard, table) if (!filing_has_lane(f, shard->lane->id, place))
+        f->lanes[f->lanes_count++] = (struct filing_lane){.lane = shard->lane->id, .place = place};
+}
+
+/* Creates an export or import of `table`; NULL: of all tables. */
+static struct filing *filing_create(struct peer *p, const envelope *request, const struct job *job,
+                                    const struct job_table *only)
 {
     struct service *s = p->service;
-    struct filing *f = calloc(1, sizeof *f + table->terms->shards * sizeof *f->lanes);
-    if (!f)
+    const WIRE(TableFileRequest) *wanted = request->table_file_request;
+    size_t shards = 0;
+    job_each_table(table, job) shards += !only || table == only ? table->terms->shards : 0;
+    struct filing_tables *tables =
+        calloc(1, sizeof *tables + job->index->tables.count * sizeof *tables->each);
+    struct filing *f = calloc(1, sizeof *f + shards * sizeof *f->lanes);
+    if (!f || !tables) {
+        free(f);
+        free(tables);
         return NULL;
+    }
     *f = (struct filing){
-        .service = s,
         .peer = p,
         .id = ++s->door->next_id,
         .request = request->id,
-        .job = table->job->id,
-        .table = table->id,
-        .is_import =
-            request->table_file_request->step == GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_IMPORT,
-        .patience_ns = clock_now_ns() + PATIENCE_NS,
+        .job = job->id,
+        .tables = tables,
+        .is_import = wanted->step == GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_IMPORT,
+        .is_between = wanted->between,
+        .clock = wanted->clock < RECORD_CLOCK_MOST ? wanted->clock : 0,
+        .since_ns = clock_now_ns(),
     };
-    table_each_shard(shard, table) if (!filing_has_lane(f, shard->lane->id))
-        f->lanes[f->lanes_count++]
-            .lane = shard->lane->id;
+    job_each_table(table, job) if (!only || table == only) filing_add_table(f, table);
     timer_init(&f->timer, filing_was_silent);
     list_append(&s->works->filings, &f->link);
     return f;
 }
 
+/* Checks the tables of a request. Returns 0 or an error with a text. `ret_only`: the table; NULL:
+ * all tables of the job are meant. */
+static int filing_find_tables(const struct job *job, const WIRE(TableFileRequest) * wanted,
+                              const struct job_table **ret_only, struct err *err)
+{
+    *ret_only = *wanted->table ? job_table_named(job, wanted->table) : NULL;
+    if (*wanted->table && !*ret_only)
+        return err_set(err, -ENOENT,
+                       "job %.64s has no table '%.255s'; see `gradpool table list %.64s`",
+                       job->name, wanted->table, job->name);
+    if (job->index->tables.count == 0)
+        return err_set(err, -ENODATA, "job %.64s has no table; declare one with gp_table_declare()",
+                       job->name);
+    job_each_table(table, job) if (!*ret_only || table == *ret_only)
+    {
+        int error = filing_check(table, err);
+        if (error < 0)
+            return error;
+    }
+    return 0;
+}
+
+/* Refuses an import that cannot fit, before any row is stored. The rows need more memory than their
+ * bytes, so an import that passes may still reach a limit. */
+static int filing_check_room(const struct job *job, uint64_t bytes, struct err *err)
+{
+    uint64_t granted = job_allowances_bytes(job);
+    return bytes > granted ? quota_check_rows(job, bytes - granted, err) : 0;
+}
+
 static void filing_begin(struct peer *p, const envelope *request)
 {
     const WIRE(TableFileRequest) *wanted = request->table_file_request;
+    const struct job_table *only;
     struct err err;
     if (p->service->phase != SERVICE_UP)
         return peer_fail(p, request->id, -ESHUTDOWN, "gradpool serve is stopping");
     const struct job *job = jobs_find_meant(p, request->id, wanted->job, wanted->tenant);
     if (!job)
         return;
-    const struct job_table *table = job_table_named(job, wanted->table);
-    if (!table)
-        return peer_fail(p, request->id, -ENOENT,
-                         "job %.64s has no table '%.255s'; see `gradpool table list %.64s`",
-                         job->name, wanted->table, job->name);
-    if (filing_check(table, &err) < 0)
+    if (filing_find_tables(job, wanted, &only, &err) < 0 ||
+        filing_check_room(job, wanted->bytes, &err) < 0)
         return peer_fail(p, request->id, err.code, "%s", err.text);
-    struct filing *f = filing_create(p, request, table);
+    struct filing *f = filing_create(p, request, job, only);
     if (!f)
         return peer_fail_memory(p, request->id);
     filing_hold(f);
@@ -218,6 +272,28 @@ static struct filing *filing_own(struct peer *p, uint64_t request, uint64_t id)
     return NULL;
 }
 
+static void filing_take_end(struct filing *f, const WIRE(TableFileRequest) * request)
+{
+    bool is_one = request->n_all_steps == 0 && f->tables->count == 1;
+    if (f->is_import && !is_one && request->n_all_steps != f->tables->count)
+        return filing_break(f, -EBADMSG,
+                            "an import of %u tables ended with the updates of %zu tables; use one "
+                            "version of gradpool",
+                            f->tables->count, request->n_all_steps);
+    filing_end(f, is_one || !f->is_import ? &request->steps : request->all_steps);
+}
+
+static void filing_take_rows(struct filing *f, const WIRE(TableFileRequest) * request)
+{
+    if (request->place >= f->tables->count)
+        return filing_break(f, -EBADMSG,
+                            "an import has rows of table %u, but has %u tables; use one version of "
+                            "gradpool",
+                            request->place, f->tables->count);
+    f->place = request->place;
+    filing_write(f, &request->rows);
+}
+
 void filing_handle(struct peer *p, const envelope *message)
 {
     const WIRE(TableFileRequest) *request = message->table_file_request;
@@ -233,9 +309,9 @@ void filing_handle(struct peer *p, const envelope *message)
     f->turn++;
     f->pending = 0;
     if (request->step == GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_END)
-        filing_end(f, request->steps);
+        filing_take_end(f, request);
     else if (f->is_import)
-        filing_write(f, &request->rows);
+        filing_take_rows(f, request);
     else
         filing_read(f);
 }

@@ -1,47 +1,84 @@
-/* Stops a table on all its lanes at one clock. With BSP, a lane has applied a clock only if all
+/* Stops tables on all their lanes at one clock. With BSP, a lane has applied a clock only if all
  * members have ended this clock, so every lane will reach the largest clock of any lane. RULES.md:
  * K115. */
+#include "svc/base/cleanup.h"
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/aggregator/call.h"
+#include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/filing/internal.h"
+#include "svc/coordinator/table/allow.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 
 #define AGAIN_NS (5 * NS_PER_MS)
+#define PATIENCE_NS (10 * NS_PER_S) /* longest wait until all lanes have stopped the tables */
 
-static uint64_t filing_count(const struct filing *f)
+/* Adds up the answers of the lanes to the last request. */
+static void filing_sum_lanes(struct filing *f)
 {
-    uint64_t count = 0;
-    for (size_t at = 0; at < f->lanes_count; at++)
-        count += f->lanes[at].count;
-    return count;
+    for (size_t at = 0; at < f->lanes_count; at++) {
+        const struct filing_lane *lane = &f->lanes[at];
+        struct filing_table *table = &f->tables->each[lane->place];
+        table->clock = lane->clock > table->clock ? lane->clock : table->clock;
+        table->steps = lane->steps > table->steps ? lane->steps : table->steps;
+        table->count += lane->count;
+    }
 }
 
-static uint64_t filing_steps(const struct filing *f)
+/* Memory of the first answer. */
+struct filing_view {
+    WIRE(TableFileTable) table;
+    WIRE(TableSpec) spec;
+};
+
+static void filing_view_table(const struct filing_table *from, const struct job_table *table,
+                              struct filing_view *view)
 {
-    uint64_t steps = 0;
-    for (size_t at = 0; at < f->lanes_count; at++)
-        steps = f->lanes[at].steps > steps ? f->lanes[at].steps : steps;
-    return steps;
+    view->spec = table_spec_of(table->terms, table->name);
+    view->table = MESSAGE_PART(TableFileTable, table_file_table, .spec = &view->spec,
+                               .clock = from->clock, .steps = from->steps, .count = from->count);
 }
 
-static void filing_stands(struct filing *f, const struct job_table *table)
+/* Answers the open request: all lanes hold the tables. */
+static void filing_answer_held(struct filing *f)
 {
-    WIRE(TableFileReply)
-    reply = MESSAGE_PART(TableFileReply, table_file_reply, .clock = f->clock,
-                         .steps = filing_steps(f), .count = filing_count(f));
-    WIRE(TableSpec) spec = table_spec_of(table->terms, table->name);
-    reply.spec = &spec;
-    if (f->is_import && reply.count > 0)
-        return filing_break(f, -EEXIST,
-                            "table '%s' of job %.64s has %" PRIu64
-                            " rows already; import before the first push of a new table",
-                            table->name, table->job->name, reply.count);
+    _cleanup_free_ struct filing_view *views = calloc(f->tables->count, sizeof *views);
+    _cleanup_free_ WIRE(TableFileTable) **list = calloc(f->tables->count, sizeof *list);
+    if (!views || !list)
+        return filing_break(f, -ENOMEM,
+                            "gradpool serve has no memory for an export or import of %u tables; "
+                            "raise its memory limit",
+                            f->tables->count);
+    for (uint32_t place = 0; place < f->tables->count; place++) {
+        const struct job_table *table = filing_table_at(f, place);
+        if (!table)
+            return filing_break(f, -ECONNRESET, "the job has ended");
+        filing_view_table(&f->tables->each[place], table, &views[place]);
+        list[place] = &views[place].table;
+    }
     f->is_ready = true;
-    f->stood_ns = clock_now_ns();
-    filing_answer(f, reply);
+    f->since_ns = clock_now_ns();
+    filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply, .spec = &views->spec,
+                                  .clock = f->clock, .steps = f->tables->each->steps,
+                                  .count = f->tables->each->count, .tables = list,
+                                  .n_tables = f->tables->count));
     filing_await(f);
+}
+
+static void filing_stands(struct filing *f)
+{
+    filing_sum_lanes(f);
+    for (uint32_t place = 0; f->is_import && place < f->tables->count; place++) {
+        const struct job_table *table = filing_table_at(f, place);
+        if (table && f->tables->each[place].count > 0)
+            return filing_break(f, -EEXIST,
+                                "table '%s' of job %.64s has %" PRIu64
+                                " rows already; import before the first push of a new table",
+                                table->name, table->job->name, f->tables->each[place].count);
+    }
+    filing_answer_held(f);
 }
 
 static void filing_hold_again(struct timer *timer)
@@ -49,19 +86,49 @@ static void filing_hold_again(struct timer *timer)
     filing_hold(container_of(timer, struct filing, timer));
 }
 
-/* Returns whether all lanes have stopped the table. With BSP, all lanes must also have stopped at
- * the same clock. Sets f->clock to the largest clock of any lane. */
-static bool filing_is_level(struct filing *f, bool is_bsp)
+static bool filing_has_bsp(const struct filing *f)
+{
+    for (size_t at = 0; at < f->lanes_count; at++)
+        if (!f->lanes[at].any_clock)
+            return true;
+    return false;
+}
+
+/* Returns whether all lanes have stopped all tables. With BSP, all lanes must also have stopped at
+ * the same clock. Sets f->clock to the largest clock of any lane. Tables without BSP count only if
+ * no table has BSP, because their clocks continue to rise. */
+static bool filing_is_level(struct filing *f)
 {
     uint64_t least = UINT64_MAX;
-    bool is_held = true;
+    bool is_held = true, has_bsp = filing_has_bsp(f);
     for (size_t at = 0; at < f->lanes_count; at++) {
         const struct filing_lane *lane = &f->lanes[at];
         is_held &= lane->is_held;
+        if (has_bsp && lane->any_clock)
+            continue;
         least = lane->clock < least ? lane->clock : least;
         f->clock = lane->clock > f->clock ? lane->clock : f->clock;
     }
-    return is_held && (!is_bsp || least == f->clock);
+    return is_held && (!has_bsp || least == f->clock);
+}
+
+/* Ends the request. A push that waits for table memory completes no clock, so the error names the
+ * limit of this memory. */
+static void filing_give_up(struct filing *f, const struct job_table *table)
+{
+    struct err lack;
+    for (size_t at = 0; at < f->lanes_count; at++) {
+        const struct lane *lane = lane_find(f->peer->service, f->lanes[at].lane);
+        if (lane && allow_is_refused(table->job, lane, &lack))
+            return filing_break(f, -EDQUOT,
+                                "table '%s' of job %.64s: pushes wait for table memory, so no "
+                                "clock is complete: %s",
+                                table->name, table->job->name, lack.text);
+    }
+    filing_break(f, -ETIMEDOUT,
+                 "table '%s' of job %.64s: its lanes did not complete one clock, or a pull in "
+                 "progress, in time; try again",
+                 table->name, table->job->name);
 }
 
 static void filing_look(struct filing *f)
@@ -69,18 +136,13 @@ static void filing_look(struct filing *f)
     const struct job_table *table = filing_table(f);
     if (!table)
         return filing_break(f, -ECONNRESET, "the job has ended");
-    bool is_bsp = table->terms->consistency <= TABLE_TERMS_BSP; /* BSP, in a job without stages */
-    if (filing_is_level(f, is_bsp))
-        return filing_stands(f, table);
-    if (clock_now_ns() >= f->patience_ns)
-        return filing_break(
-            f, -ETIMEDOUT,
-            "table '%s' of job %.64s: its lanes did not complete one clock, or a pull "
-            "in progress, in time; try again",
-            table->name, table->job->name);
+    if (filing_is_level(f))
+        return filing_stands(f);
+    if (clock_now_ns() - f->since_ns >= PATIENCE_NS)
+        return filing_give_up(f, table);
     timer_stop(&f->timer);
     timer_init(&f->timer, filing_hold_again);
-    timer_start(f->service->loop, &f->timer, clock_now_ns() + AGAIN_NS);
+    timer_start(f->peer->service->loop, &f->timer, clock_now_ns() + AGAIN_NS);
 }
 
 static void filing_held(struct service *s, void *data, const envelope *reply, int code,
@@ -98,6 +160,7 @@ static void filing_held(struct service *s, void *data, const envelope *reply, in
     const WIRE(TableBulkReply) *said = reply->table_bulk_reply;
     struct filing_lane *lane = &f->lanes[asked->at];
     lane->is_held = said->is_held;
+    lane->any_clock = said->any_clock;
     lane->clock = said->clock;
     lane->steps = said->steps;
     lane->count = said->count;

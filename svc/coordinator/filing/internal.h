@@ -5,27 +5,43 @@
 #include "svc/coordinator/filing/filing.h"
 #include "svc/coordinator/service.h"
 
+/* A lane with shards of a table. A lane with shards of several tables has an entry for each. */
 struct filing_lane {
     uint32_t lane;
-    bool is_held;
+    uint32_t place; /* index of the table in filing.tables->each */
+    bool is_held, any_clock;
     /* values from the lane's last reply to a request to hold the table */
     uint64_t clock, steps, count;
 };
 
+/* A table that is exported or imported. */
+struct filing_table {
+    uint32_t table;
+    /* values over all lanes, once all lanes hold the table */
+    uint64_t clock, steps, count;
+};
+
+struct filing_tables {
+    uint32_t count;
+    struct filing_table each[];
+};
+
 struct filing {
     struct list link; /* node in works.filings */
-    struct service *service;
     struct peer *peer;
     uint64_t id, request; /* request: number of the operator's open request; 0: none */
-    uint32_t job, table;
+    uint32_t job;
+    struct filing_tables *tables;
     bool is_import;
-    bool is_ready;    /* all lanes hold the table at `clock` */
+    bool is_between;  /* the ranks of the job wait for the export */
+    bool is_ready;    /* all lanes hold all tables at `clock` */
     uint32_t turn;    /* number of the last group of calls; earlier replies are ignored */
     uint32_t pending; /* number of unanswered calls of this group */
     uint64_t clock;
-    uint64_t patience_ns, stood_ns;
+    uint64_t since_ns; /* time of the request, then the time at which all lanes held the tables */
     struct timer timer;
-    uint32_t shard; /* shard: number of the shard whose rows are exported next */
+    /* table whose rows are transferred now; number of the shard whose rows are exported next */
+    uint32_t place, shard;
     uint64_t from;
     struct filing_part *part; /* rows.c: part of an import that is being written; NULL: none yet */
     size_t lanes_count;
@@ -44,8 +60,10 @@ struct filing_asked {
 /* Returns the export or import to which a reply belongs; NULL: the export or import has ended, or
  * the reply belongs to an earlier group of calls. */
 struct filing *filing_of(struct service *s, const struct filing_asked *asked);
-/* Returns the table; NULL: the job or the table no longer exists. */
+/* Returns the table whose rows are transferred now, or the table with index `place`; NULL: the job
+ * or the table no longer exists. */
 struct job_table *filing_table(const struct filing *f);
+struct job_table *filing_table_at(const struct filing *f, uint32_t place);
 /* Sends a request to the lane with index `at`, and adds the call to `pending`. Returns the errors
  * of call_send(), or -ENOENT if the lane no longer exists. */
 int filing_call(struct filing *f, size_t at, WIRE(TableBulk) message, call_done_fn done);
@@ -69,7 +87,8 @@ void filing_hold(struct filing *f);
 void filing_read(struct filing *f);
 /* Sends rows of an import to the lanes of their shards. */
 void filing_write(struct filing *f, const ProtobufCBinaryData *rows);
-/* Ends the hold on all lanes, then answers the open request and frees the object. */
-void filing_end(struct filing *f, uint64_t steps);
+/* Ends the hold on all lanes, then answers the open request and frees the object. `steps`: number
+ * of updates of each table of an import. */
+void filing_end(struct filing *f, const uint64_t *steps);
 
 #endif

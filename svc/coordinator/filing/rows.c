@@ -17,10 +17,11 @@
 #define STANDS_NS (20 * NS_PER_S) /* longest time for which an export holds a table */
 #define PUT_BYTES_MAX (UINT64_C(1) << 20)
 
+/* Returns the index of the lane's entry for the present table. */
 static size_t filing_at(const struct filing *f, uint32_t lane)
 {
     size_t at = 0;
-    while (at < f->lanes_count && f->lanes[at].lane != lane)
+    while (at < f->lanes_count && (f->lanes[at].lane != lane || f->lanes[at].place != f->place))
         at++;
     return at;
 }
@@ -63,13 +64,15 @@ void filing_read(struct filing *f)
     const struct job_table *table = filing_table(f);
     if (!table || table->failure)
         return filing_break(f, -ECONNRESET, "the job has ended, or its table has failed");
-    if (clock_now_ns() - f->stood_ns > STANDS_NS)
+    if (!f->is_between && clock_now_ns() - f->since_ns > STANDS_NS)
         return filing_break(f, -ETIMEDOUT,
                             "table '%s' of job %.64s was not read completely within %u s; the "
                             "export has failed, and the job continues: the reader or its disk is "
                             "slow, or the table is too large",
                             table->name, table->job->name, (unsigned)(STANDS_NS / NS_PER_S));
     if (f->shard == table->terms->shards) {
+        f->shard = 0;
+        f->place += f->place + 1 < f->tables->count;
         filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply, .is_end = true));
         return filing_await(f);
     }
@@ -102,7 +105,7 @@ static size_t filing_gather(const struct filing *f, const struct job_table *tabl
         memcpy(&key, rows->data + row, sizeof key);
         uint32_t shard = mixed_key_shard(mixed_key(key, table->salt), shard_bits);
         const struct lane *lane = table->shards[shard].lane;
-        if (!lane || lane->id != f->lanes[at].lane)
+        if (!lane || lane->id != f->lanes[at].lane || f->lanes[at].place != f->place)
             continue;
         memcpy(ret_rows + bytes, rows->data + row, row_bytes);
         bytes += row_bytes;
@@ -134,7 +137,7 @@ static void filing_part_is_over(struct filing *f)
 static void filing_lacks_room(struct filing *f, const struct filing_asked *asked)
 {
     const struct job_table *table = filing_table(f);
-    const struct lane *lane = lane_find(f->service, f->lanes[asked->at].lane);
+    const struct lane *lane = lane_find(f->peer->service, f->lanes[asked->at].lane);
     struct err err;
     if (table && lane && allow_is_refused(table->job, lane, &err))
         return filing_break(f, -EDQUOT, "%s", err.text);
@@ -222,23 +225,25 @@ static void filing_has_ended(struct service *s, void *data, const envelope *repl
     struct filing *f = filing_heard(s, data, reply, code, text);
     if (!f || --f->pending > 0)
         return;
-    const struct job_table *table = filing_table(f);
+    const struct job_table *table = filing_table_at(f, 0);
     if (table)
-        log_info("job %s: table '%s' was held at clock %llu for %.1f ms, for an %s",
+        log_info("job %s: table '%s' was held at clock %llu for %.1f ms, for an %s of %u tables",
                  table->job->name, table->name, (unsigned long long)f->clock,
-                 (double)(clock_now_ns() - f->stood_ns) / NS_PER_MS,
-                 f->is_import ? "import" : "export");
+                 (double)(clock_now_ns() - f->since_ns) / NS_PER_MS,
+                 f->is_import ? "import" : "export", f->tables->count);
     filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply));
     filing_free(f);
 }
 
-void filing_end(struct filing *f, uint64_t steps)
+void filing_end(struct filing *f, const uint64_t *steps)
 {
     int error = 0;
     for (size_t at = 0; error == 0 && at < f->lanes_count; at++) {
+        uint32_t place = f->lanes[at].place;
         WIRE(TableBulk)
-        m = MESSAGE_PART(TableBulk, table_bulk, .has_steps = f->is_import, .steps = steps,
-                         .clock = f->is_import ? f->clock : 0);
+        m = MESSAGE_PART(TableBulk, table_bulk, .has_steps = f->is_import,
+                         .steps = f->is_import ? steps[place] : 0,
+                         .clock = f->is_import ? f->tables->each[place].clock : 0);
         m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_CONTINUE;
         error = filing_call(f, at, m, filing_has_ended);
     }

@@ -182,7 +182,8 @@ void jobs_row(const struct job *job, struct store_row *ret_row)
                                       .version = job->ranks->version,
                                       .flags = job_flags(job->terms),
                                       .backup = &job->terms->backup,
-                                      .ordered_until_ns = job->growth->ordered_until_ns};
+                                      .ordered_until_ns = job->growth->ordered_until_ns,
+                                      .rest = job->ranks->rest};
 }
 
 /* Reads the terms of backup workers that the first worker requested. The join checked them, but the
@@ -217,6 +218,7 @@ int jobs_restore(struct service *s, const struct store_job *row)
         row->wanted ? row->founding : row->workers; /* 0: no initial rank has joined yet */
     job->ranks->wanted = row->wanted ? row->wanted : row->workers;
     job->ranks->version = row->version;
+    job->ranks->rest = row->rest;
     job->terms->continues = row->flags & STORE_JOB_CONTINUES;
     job->terms->is_elastic = row->flags & STORE_JOB_ELASTIC;
     job->terms->backup = backup;

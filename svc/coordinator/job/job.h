@@ -149,7 +149,7 @@ enum entering {
 /* Ranks of the job, and ranks that join or leave (folders membership/ and session/). */
 struct job_ranks {
     uint32_t founding, wanted; /* initial number of ranks; number after the last resize (K45) */
-    uint32_t version;          /* version of the membership; never decreases */
+    uint32_t version, rest;    /* of the membership; never decrease. `rest` odd: all sleep (SL20) */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
     bool tells_leavers;  /* lanes have not yet received the ranks that have left */

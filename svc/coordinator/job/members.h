@@ -30,6 +30,11 @@ bool members_is_new(const struct job *job, uint32_t rank);
 /* Returns whether a lane still lists an earlier worker of this rank as a member of a tensor. */
 bool members_is_leaving(const struct job *job, uint32_t rank);
 
+/* Returns whether the workers sleep before a step, or are about to (SL20). */
+static inline bool members_rests(const struct job *job) { return job->ranks->rest & 1; }
+/* Returns whether the workers can sleep: only before a step, which all ranks begin together. */
+static inline bool members_can_rest(const struct job *job) { return job->index->has_steps; }
+
 static inline bool session_is_in(const struct session *session)
 {
     return session->state == SESSION_JOINED || session->state == SESSION_AWAY;

@@ -5,6 +5,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/service.h"
+#include "svc/coordinator/session/session.h"
 #include "svc/coordinator/table/ranks.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ WIRE(Membership) members_describe(const struct job *job, uint64_t *ranks)
         if (members_have(job, rank))
             ranks_add(ranks, rank);
     return MESSAGE_PART(Membership, membership, .version = job->ranks->version,
-                        .workers = job->ranks->wanted,
+                        .workers = job->ranks->wanted, .rest = job->ranks->rest,
                         .ranks = {TERMS_RANK_WORDS * sizeof *ranks, (uint8_t *)ranks});
 }
 
@@ -93,13 +94,32 @@ static int members_check_resize(const struct job *job, uint32_t workers, struct 
     return 0;
 }
 
-/* Marks the workers that the new size removes. A later size may include their ranks again, but a
- * worker that has begun to leave does not return. */
-static void members_mark_removed(struct job *job)
+static bool members_are_removed(const struct job *job, uint32_t rank)
 {
-    for (uint32_t rank = job->ranks->wanted; rank < job->workers; rank++)
-        if (job->sessions[rank] && session_is_in(job->sessions[rank]))
+    return rank >= job->ranks->wanted && job->sessions[rank] && session_is_in(job->sessions[rank]);
+}
+
+/* Stores the new size, and marks the workers that the size removes. A later size may include their
+ * ranks again, but a worker that has begun to leave does not return. */
+static int members_keep_size(struct job *job, struct err *err)
+{
+    struct store *store = job->service->store;
+    struct store_row row;
+    store_begin(store);
+    jobs_row(job, &row);
+    store_put(store, &row);
+    for (uint32_t rank = 0; rank < job->workers; rank++) {
+        if (!members_are_removed(job, rank))
+            continue;
+        session_row(job->sessions[rank], &row);
+        row.session.was_removed = true;
+        store_put(store, &row);
+    }
+    int error = store_commit(store, err);
+    for (uint32_t rank = 0; rank < job->workers && error == 0; rank++)
+        if (members_are_removed(job, rank))
             job->sessions[rank]->was_removed = true;
+    return error;
 }
 
 int members_resize_to(struct job *job, uint32_t workers, const struct session *grower,
@@ -112,7 +132,7 @@ int members_resize_to(struct job *job, uint32_t workers, const struct session *g
     job->ranks->founding = founding_after(job, workers);
     job->ranks->wanted = workers;
     job->ranks->version++;
-    error = keep(job, err);
+    error = members_keep_size(job, err);
     if (error < 0) {
         job->ranks->wanted = wanted;
         job->ranks->founding = founding;
@@ -122,12 +142,24 @@ int members_resize_to(struct job *job, uint32_t workers, const struct session *g
     job->ranks->changed_ns = clock_now_ns();
     job->ranks->is_growing = grower && workers > members_count(job);
     job->ranks->grower = grower ? grower->rank : 0;
-    members_mark_removed(job);
     entering_asked_for(job);
     log_info("job %s is resized to %u workers, from %u", job->name, workers, wanted);
     members_tell(job, NULL);
     regrouping_check(job);
     return 0;
+}
+
+int members_rest(struct job *job, bool rests, struct err *err)
+{
+    if (rests == members_rests(job))
+        return 0;
+    job->ranks->rest++;
+    int error = keep(job, err);
+    if (error < 0)
+        job->ranks->rest--;
+    else
+        members_tell(job, NULL);
+    return error;
 }
 
 /* Returns the job of a worker's request, or the job that an operator's request names. NULL: the

@@ -19,6 +19,9 @@ void members_tell(const struct job *job, const struct session *to);
 int members_resize_to(struct job *job, uint32_t workers, const struct session *grower,
                       struct err *err);
 void members_handle_resize(struct peer *p, const envelope *message);
+/* Lets all workers sleep before their next step, or wakes them. The job has step records. Returns 0
+ * or a negative errno of the store. */
+int members_rest(struct job *job, bool rests, struct err *err);
 
 /* --- late_join.c --- */
 

@@ -94,26 +94,6 @@ void sessions_destroy(struct job *job)
             session_destroy(job->sessions[rank]);
 }
 
-/* A worker that has left with an error is lost after a restart. Without an elastic job the other
- * ranks are informed that the rank has left, also after a restart. */
-static enum session_state session_stored_state(const struct session *session)
-{
-    return session->has_failed && session->job->terms->is_elastic ? SESSION_LOST : session->state;
-}
-
-void session_row(const struct session *session, struct store_row *ret_row)
-{
-    *ret_row = (struct store_row){.table = STORE_SESSION};
-    ret_row->session = (struct store_session){.job = session->job->id,
-                                              .rank = session->rank,
-                                              .session = session->number,
-                                              .identity = session->identity,
-                                              .pid = session->pid,
-                                              .state = session_stored_state(session),
-                                              .node = session->node,
-                                              .entered = session->entered};
-}
-
 static int keep(const struct session *session, struct err *err)
 {
     struct store_row row;
@@ -374,6 +354,7 @@ int session_restore(struct service *s, const struct store_session *row)
     session->pid = row->pid;
     session->state = (enum session_state)row->state;
     session->entered = row->entered;
+    session->was_removed = row->was_removed;
     job->sessions[row->rank] = session;
     if (session->state == SESSION_JOINED || session->state == SESSION_AWAY) {
         watch_process(session);

@@ -24,10 +24,22 @@ static void slots_end_former(struct slots_job *job, struct slots_worker *worker,
 {
     const struct job *of = slots_training(job);
     struct session *session = of && join->rank < of->workers ? of->sessions[join->rank] : NULL;
-    bool is_former = worker->joined != 0 && worker->joined != join->incarnation;
+    bool is_former = worker->joined != 0 && worker->joined < join->incarnation;
     worker->joined = join->incarnation;
     if (is_former && session && session_is_in(session))
         session_replaced(session);
+}
+
+/* Returns whether the training has ended, although its pool has not reported an end yet. A late
+ * worker would begin another training alone. */
+static bool admit_has_ended(const struct slots_job *job)
+{
+    if (slots_training(job))
+        return false;
+    for (uint32_t rank = 0; rank < job->reach; rank++)
+        if (job->workers[rank].has_left && !job->workers[rank].is_leaving)
+            return true;
+    return false;
 }
 
 bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * join)
@@ -54,6 +66,10 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
         slots_refuse_stale(p, request, join,
                            is_newest ? "and was asked to leave before it has joined"
                                      : "and is not the newest one");
+        return false;
+    }
+    if (admit_has_ended(job)) {
+        slots_refuse_stale(p, request, join, "and the training has ended");
         return false;
     }
     slots_worker_found(job, join->rank);

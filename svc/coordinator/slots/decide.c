@@ -8,13 +8,6 @@
 #include <errno.h>
 #include <stdio.h>
 
-/* Returns whether this room carries out the action. Other actions do not occur: the scheduler is
- * created with `never_rests`, and receives lane times of 0. */
-static bool slots_is_used(enum scheduler_verb verb)
-{
-    return verb == SCHEDULER_START || verb == SCHEDULER_LEAVE;
-}
-
 static struct slots_job *slots_find_id(const struct slots_site *site, uint32_t id)
 {
     list_for_each_entry (struct slots_job, job, &site->service->works->slots->jobs, link)
@@ -28,8 +21,12 @@ static void slots_explain(struct slots_job *job, const struct scheduler_action *
 {
     struct service *s = job->pool->service;
     const char *site = job->pool->site->name;
-    bool is_start = action->verb == SCHEDULER_START;
-    if (is_start && action->before == 0)
+    bool is_start = action->verb != SCHEDULER_LEAVE;
+    if (action->verb == SCHEDULER_REST)
+        snprintf(job->decision, sizeof job->decision,
+                 "rests on site %.64s: %.2f times the speed of one worker before%s", site,
+                 action->before, job->rest->is_by_user ? ", by order" : ", to make room");
+    else if (is_start && action->before == 0)
         snprintf(job->decision, sizeof job->decision,
                  "started with %u worker%s on site %.64s, for %.2f times the speed of one worker",
                  action->workers, action->workers == 1 ? "" : "s", site, action->after);
@@ -45,14 +42,16 @@ static void slots_explain(struct slots_job *job, const struct scheduler_action *
 static void slots_act(struct slots_site *site, const struct scheduler_action *action)
 {
     struct slots_job *job = slots_find_id(site, action->job);
-    if (!slots_is_used(action->verb) || !job || action->rank >= job->workers_max)
-        return;
+    if (action->verb == SCHEDULER_LANES || !job || action->rank >= job->workers_max)
+        return; /* the scheduler receives lane times of 0 */
     struct slots_worker *worker = &job->workers[action->rank];
-    if (action->verb == SCHEDULER_START)
+    if (action->verb == SCHEDULER_REST)
+        slots_rest_begin(job);
+    else if (action->verb == SCHEDULER_LEAVE)
+        worker->is_leaving = true;
+    else if (!slots_rest_wake(job, action->rank, action->slot))
         *worker = (struct slots_worker){
             .state = SLOTS_WANTED, .slot = action->slot, .joined = worker->joined};
-    else
-        worker->is_leaving = true;
     if (action->rank >= job->reach)
         job->reach = action->rank + 1;
     if (!job->is_ending)
@@ -96,7 +95,7 @@ bool slots_must_hold(const struct slots_job *job)
     return job->pool->is_held || job->is_fixed || job->is_complete;
 }
 
-int slots_decide_submit(struct slots_job *job)
+int slots_decide_submit(struct slots_job *job, uint32_t followers)
 {
     struct scheduler_job wants = {.id = job->id,
                                   .tenant =
@@ -105,8 +104,11 @@ int slots_decide_submit(struct slots_job *job)
                                   .workers_min = job->workers_min,
                                   .workers_max = job->workers_max,
                                   .steps = job->steps,
+                                  .never_rests = true, /* until the script has step records */
                                   .is_held = slots_must_hold(job)};
     job->is_held = wants.is_held;
-    return slots_decide(job->pool->site,
-                        (struct scheduler_event){.kind = SCHEDULER_SUBMITTED, .submitted = &wants});
+    job->rest->is_allowed = false;
+    return slots_decide(job->pool->site, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED,
+                                                                  .submitted = &wants,
+                                                                  .followers = followers});
 }

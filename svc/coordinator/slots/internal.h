@@ -27,6 +27,7 @@ enum slots_state {
     SLOTS_WANTED,  /* the scheduler has given a slot; no order was stored */
     SLOTS_ORDERED, /* START is stored; the pool has not reported the process */
     SLOTS_STARTED, /* the pool has reported the process, or the worker has joined */
+    SLOTS_RESTING, /* the worker sleeps, and has no slot */
 };
 
 /* A rank of a job, and the process that the pool runs for this rank. */
@@ -36,6 +37,7 @@ struct slots_worker {
     bool leave_stored; /* `is_leaving` is set in the store */
     bool leave_sent;   /* the order to leave was sent on the present connection of the pool */
     bool start_sent;   /* the order to start was sent on the present connection of the pool */
+    bool is_waking;    /* the worker has a slot again, which is not stored yet */
     bool is_listed;    /* the list of the joining pool has this worker */
     bool has_left;     /* the training has ended, and the worker had sent a Goodbye */
     bool was_lost;     /* the training has ended, and the worker had joined, but sent no Goodbye */
@@ -45,12 +47,25 @@ struct slots_worker {
     char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */
 };
 
+static inline bool slots_has_slot(const struct slots_worker *worker)
+{
+    return worker->state != SLOTS_NONE && worker->state != SLOTS_RESTING;
+}
+
 /* Rounds of a job since its number of workers changed, from which its speed is measured. */
 struct slots_speed {
     uint32_t workers, reference;
     uint64_t first_rounds;     /* number of rounds at the time when the number of workers changed */
     uint64_t rounds, begun_ns; /* number of rounds, and time, at the beginning of the measurement */
     bool is_measuring, has_reported;
+};
+
+/* Rest of a job. */
+struct slots_rest {
+    bool may;        /* the user allows rests that make room for other jobs */
+    bool is_allowed; /* the scheduler may let the job rest without an order */
+    bool is_ordered; /* the scheduler has ordered the job to rest */
+    bool is_by_user; /* the user has ordered the rest */
 };
 
 struct slots_site {
@@ -97,6 +112,7 @@ struct slots_job {
     bool is_complete;  /* a worker has ended its training, so no further worker is started */
     bool is_ending;    /* all workers are ordered to end */
     bool is_held;      /* the last value of "held" that was sent to the scheduler */
+    struct slots_rest *rest;
     int end_code;
     char end_text[SLOTS_TEXT_BYTES]; /* reason of a failure; "": none */
     char decision[SLOTS_TEXT_BYTES];
@@ -152,8 +168,9 @@ const char *slots_pool_name(const struct slots_pool *pool, char *buffer, size_t 
 /* Passes an event to the scheduler, and sets the scheduler's actions in the workers. Returns 0 or a
  * negative errno of scheduler_step(). */
 int slots_decide(struct slots_site *site, struct scheduler_event event);
-/* Adds the job to the queue of the scheduler. */
-int slots_decide_submit(struct slots_job *job);
+/* Adds the job to the queue of the scheduler. `followers`: number of jobs of the study that are
+ * submitted next. */
+int slots_decide_submit(struct slots_job *job, uint32_t followers);
 /* Returns whether the job must keep its present workers (SL5). */
 bool slots_must_hold(const struct slots_job *job);
 
@@ -164,6 +181,8 @@ struct slots_job *slots_job_create(struct slots_pool *pool, const char *name, co
                                    uint32_t workers_min, uint32_t workers_max);
 void slots_job_free(struct slots_job *job);
 void slots_job_row(const struct slots_job *job, struct store_row *ret_row);
+/* Stores the job without its ranks. Returns 0 or a negative errno. */
+int slots_job_keep(const struct slots_job *job, struct err *err);
 /* Stores the rank of a job. Returns 0 or a negative errno, which is logged. */
 int slots_worker_keep(const struct slots_job *job, uint32_t rank);
 /* Stores all ranks of a job whose orders are stored, in one transaction. An error is logged. */
@@ -186,6 +205,26 @@ void slots_job_over(struct slots_job *job);
 
 /* Orders the pool to end a process whose start is not the rank's newest one. */
 void slots_send_end(const struct slots_job *job, uint32_t rank, uint64_t incarnation);
+
+/* Informs the pool that its job rests or goes on. */
+void slots_send_rest(const struct slots_job *job, bool rests);
+
+/* --- asleep.c --- */
+
+/* Handles the scheduler's order to rest. */
+void slots_rest_begin(struct slots_job *job);
+/* Handles a slot for the rank, which ends the rest of the job. Returns false if no process of the
+ * rank sleeps, so that one has to start. */
+bool slots_rest_wake(struct slots_job *job, uint32_t rank, uint32_t slot);
+
+/* --- rest.c --- */
+
+/* Lets the workers of the training sleep or wake, as the scheduler has ordered. */
+void slots_rest_carry_out(struct slots_job *job, struct job *of);
+/* Informs the scheduler whether the job may rest without an order of its user. */
+void slots_rest_allow(struct slots_job *job, const struct job *of);
+/* The worker sleeps in the rest with this number. */
+void slots_hear_resting(struct slots_job *job, uint32_t rank, uint32_t rest);
 
 /* --- reports.c --- */
 

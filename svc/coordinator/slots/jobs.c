@@ -20,8 +20,9 @@ struct slots_job *slots_job_create(struct slots_pool *pool, const char *name, co
     job->name = strdup(name);
     job->study = strdup(study);
     job->speed = calloc(1, sizeof *job->speed);
+    job->rest = calloc(1, sizeof *job->rest);
     job->workers = calloc(workers_max, sizeof *job->workers);
-    if (job->name && job->study && job->speed && job->workers)
+    if (job->name && job->study && job->speed && job->rest && job->workers)
         return job;
     slots_job_free(job);
     return NULL;
@@ -34,30 +35,38 @@ void slots_job_free(struct slots_job *job)
     list_remove(&job->link);
     free(job->workers);
     free(job->speed);
+    free(job->rest);
     free(job->study);
     free(job->name);
     free(job);
 }
 
+static uint32_t slots_flags(const struct slots_job *job)
+{
+    return (job->is_complete ? STORE_POOL_JOB_COMPLETE : 0) |
+           (job->is_ending ? STORE_POOL_JOB_ENDING : 0) |
+           (job->rest->may ? STORE_POOL_JOB_MAY_REST : 0) |
+           (job->rest->is_ordered ? STORE_POOL_JOB_RESTS : 0) |
+           (job->rest->is_by_user ? STORE_POOL_JOB_BY_ORDER : 0);
+}
+
 void slots_job_row(const struct slots_job *job, struct store_row *ret_row)
 {
     *ret_row = (struct store_row){.table = STORE_POOL_JOB};
-    ret_row->pool_job =
-        (struct store_pool_job){.tenant = job->pool->tenant->key.tenant,
-                                .job = job->name,
-                                .site = job->pool->site->name,
-                                .study = job->study,
-                                .node = job->pool->node,
-                                .pid = job->pool->pid,
-                                .pool = job->pool->number,
-                                .workers_min = job->workers_min,
-                                .workers_max = job->workers_max,
-                                .first = job->first,
-                                .steps = job->steps,
-                                .flags = (job->is_complete ? STORE_POOL_JOB_COMPLETE : 0) |
-                                         (job->is_ending ? STORE_POOL_JOB_ENDING : 0),
-                                .end_code = job->end_code,
-                                .end_text = job->end_text};
+    ret_row->pool_job = (struct store_pool_job){.tenant = job->pool->tenant->key.tenant,
+                                                .job = job->name,
+                                                .site = job->pool->site->name,
+                                                .study = job->study,
+                                                .node = job->pool->node,
+                                                .pid = job->pool->pid,
+                                                .pool = job->pool->number,
+                                                .workers_min = job->workers_min,
+                                                .workers_max = job->workers_max,
+                                                .first = job->first,
+                                                .steps = job->steps,
+                                                .flags = slots_flags(job),
+                                                .end_code = job->end_code,
+                                                .end_text = job->end_text};
 }
 
 static void slots_worker_row(const struct slots_job *job, uint32_t rank, struct store_row *ret_row)
@@ -70,7 +79,8 @@ static void slots_worker_row(const struct slots_job *job, uint32_t rank, struct 
         .rank = rank,
         .incarnation = worker->incarnation,
         .slot = worker->slot,
-        .flags = (worker->state == SLOTS_STARTED ? STORE_POOL_WORKER_STARTED : 0) |
+        .flags = (worker->state >= SLOTS_STARTED ? STORE_POOL_WORKER_STARTED : 0) |
+                 (worker->state == SLOTS_RESTING ? STORE_POOL_WORKER_RESTING : 0) |
                  (worker->is_leaving ? STORE_POOL_WORKER_LEAVING : 0) |
                  (worker->has_left ? STORE_POOL_WORKER_LEFT : 0) |
                  (worker->was_lost ? STORE_POOL_WORKER_LOST : 0)};
@@ -95,6 +105,13 @@ int slots_worker_keep(const struct slots_job *job, uint32_t rank)
     return error;
 }
 
+int slots_job_keep(const struct slots_job *job, struct err *err)
+{
+    struct store_row row;
+    slots_job_row(job, &row);
+    return store_put_one(job->pool->service->store, &row, err);
+}
+
 void slots_workers_keep(const struct slots_job *job)
 {
     struct store *store = job->pool->service->store;
@@ -115,11 +132,13 @@ void slots_worker_out(struct slots_job *job, uint32_t rank)
     struct slots_worker *worker = &job->workers[rank];
     struct slots_site *site = job->pool->site;
     uint32_t slot = worker->slot;
-    bool is_stored = worker->state > SLOTS_WANTED;
+    bool is_stored = worker->state > SLOTS_WANTED, has_slot = worker->state != SLOTS_RESTING;
     free(worker->waits);
     *worker = (struct slots_worker){.state = SLOTS_NONE, .joined = worker->joined};
     if (is_stored)
         (void)slots_worker_keep(job, rank);
+    if (!has_slot)
+        return;
     slots_decide(
         site, (struct scheduler_event){.kind = SCHEDULER_WORKER_OUT, .job = job->id, .rank = rank});
     if (slot >= site->count)
@@ -146,6 +165,8 @@ void slots_job_end(struct slots_job *job, int code, const char *text)
     slots_job_row(job, &row);
     if (store_put_one(job->pool->service->store, &row, &err) < 0)
         log_error("job %s: its end was not stored: %s", job->name, err.text);
+    for (uint32_t rank = 0; rank < job->reach; rank++)
+        job->workers[rank].is_leaving |= job->workers[rank].state == SLOTS_RESTING;
     slots_decide(job->pool->site,
                  (struct scheduler_event){.kind = SCHEDULER_END_ORDERED, .job = job->id});
 }

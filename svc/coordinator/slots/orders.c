@@ -97,8 +97,16 @@ void slots_send_end(const struct slots_job *job, uint32_t rank, uint64_t incarna
                                  .text = "the service does not know this start of the rank"));
 }
 
+void slots_send_rest(const struct slots_job *job, bool rests)
+{
+    slots_send(job, MESSAGE_PART(PoolOrder, pool_order,
+                                 .verb = rests ? GRADPOOL__WIRE__POOL_VERB__POOL_RESTS
+                                               : GRADPOOL__WIRE__POOL_VERB__POOL_GOES_ON));
+}
+
 /* Sets the initial size of the job: the number of workers that have slots now. Later workers start
- * after the first worker has joined, because only then the job can be resized. */
+ * after the first worker has joined, because only then the job can be resized. Until then the job
+ * gets no more slots (SL25). */
 static void slots_set_first(struct slots_job *job, const struct job *of)
 {
     uint32_t wanted = 0;
@@ -107,8 +115,12 @@ static void slots_set_first(struct slots_job *job, const struct job *of)
             return;
         wanted += job->workers[rank].state == SLOTS_WANTED && !job->workers[rank].is_leaving;
     }
-    if (!of && wanted > 0)
-        job->first = wanted;
+    if (of || wanted == 0)
+        return;
+    job->first = wanted;
+    slots_decide(
+        job->pool->site,
+        (struct scheduler_event){.kind = SCHEDULER_LANES_LIMIT, .job = job->id, .workers = wanted});
 }
 
 static bool slots_may_start(const struct slots_job *job, const struct job *of, uint32_t rank)
@@ -227,8 +239,10 @@ static void slots_carry_out_job(struct slots_job *job)
     if (slots_is_over(job))
         return slots_job_over(job);
     struct job *of = slots_training(job);
-    if (of)
+    if (of) {
         slots_set_size(job, of);
+        slots_rest_carry_out(job, of);
+    }
     slots_set_first(job, of);
     slots_order(job, of);
 }

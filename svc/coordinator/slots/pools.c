@@ -128,7 +128,7 @@ static void slots_compare(struct slots_job *job)
             continue;
         if (is_listed)
             slots_worker_found(job, rank);
-        else if (worker->state == SLOTS_STARTED || worker->is_leaving)
+        else if (worker->state >= SLOTS_STARTED || worker->is_leaving)
             slots_worker_gone(job, rank);
     }
 }
@@ -275,13 +275,15 @@ static struct slots_job *slots_make_job(struct slots_pool *pool, const WIRE(Pool
     uint32_t most = submit->workers_max ? submit->workers_max : submit->workers;
     struct slots_job *job =
         slots_job_create(pool, submit->job, submit->study, submit->workers, most);
-    if (job)
+    if (job) {
         job->steps = submit->steps;
+        job->rest->may = submit->rests;
+    }
     return job;
 }
 
 /* Stores the job before the scheduler gives it slots (K1). */
-static int slots_submit(struct slots_job *job, struct err *err)
+static int slots_submit(struct slots_job *job, uint32_t followers, struct err *err)
 {
     struct service *s = job->pool->service;
     struct store_row row;
@@ -290,7 +292,7 @@ static int slots_submit(struct slots_job *job, struct err *err)
     if (error < 0)
         return error;
     list_append(&s->works->slots->jobs, &job->link);
-    error = slots_decide_submit(job);
+    error = slots_decide_submit(job, followers);
     if (error < 0) {
         list_remove(&job->link);
         (void)store_erase_one(s->store, &row, err);
@@ -317,7 +319,7 @@ void slots_handle_submit(struct peer *p, const envelope *message)
     struct slots_job *job = slots_make_job(pool, submit);
     if (!job)
         return peer_fail_memory(p, message->id);
-    int error = slots_submit(job, &err);
+    int error = slots_submit(job, submit->followers, &err);
     if (error < 0) {
         slots_job_free(job);
         return peer_fail(p, message->id, error, "%s", err.text);

@@ -63,8 +63,7 @@ int slots_check_option(const char *text, struct err *err)
 static struct slots_site *slots_create_site(struct service *s, const char *name, uint32_t count)
 {
     struct slots_site *site = calloc(1, sizeof *site);
-    /* jobs are not rested yet, because their scripts could not continue after a rest (F3) */
-    struct scheduler_options options = {.slots = count, .never_rests = true};
+    struct scheduler_options options = {.slots = count, .keeps_processes = true};
     if (site)
         site->scheduler = scheduler_create(&options);
     if (!site || !site->scheduler) {
@@ -165,6 +164,7 @@ static void slots_look_at(struct slots_job *job)
     const struct job *of = slots_training(job);
     slots_look_at_training(job, of);
     slots_end_unjoined(job, of);
+    slots_rest_allow(job, of);
     if (of && !of->failure)
         slots_look_at_speed(job, of);
     if (job->pool->is_missing)
@@ -278,6 +278,9 @@ int slots_restore_job(struct service *s, const struct store_pool_job *row)
     job->first = row->first;
     job->is_complete = row->flags & STORE_POOL_JOB_COMPLETE;
     job->is_ending = row->flags & STORE_POOL_JOB_ENDING;
+    job->rest->may = row->flags & STORE_POOL_JOB_MAY_REST;
+    job->rest->is_ordered = row->flags & STORE_POOL_JOB_RESTS;
+    job->rest->is_by_user = row->flags & STORE_POOL_JOB_BY_ORDER;
     job->end_code = row->end_code;
     snprintf(job->end_text, sizeof job->end_text, "%s", row->end_text);
     list_append(&s->works->slots->jobs, &job->link);
@@ -292,14 +295,16 @@ int slots_restore_worker(struct service *s, const struct store_pool_worker *row)
     if (!job || row->rank >= job->workers_max || row->slot >= SCHEDULER_SLOTS_MAX ||
         row->incarnation == 0)
         return -EBADMSG;
-    job->workers[row->rank] = (struct slots_worker){
-        .state = row->flags & STORE_POOL_WORKER_STARTED ? SLOTS_STARTED : SLOTS_ORDERED,
-        .is_leaving = row->flags & STORE_POOL_WORKER_LEAVING,
-        .leave_stored = row->flags & STORE_POOL_WORKER_LEAVING,
-        .has_left = row->flags & STORE_POOL_WORKER_LEFT,
-        .was_lost = row->flags & STORE_POOL_WORKER_LOST,
-        .slot = row->slot,
-        .incarnation = row->incarnation};
+    job->workers[row->rank] =
+        (struct slots_worker){.state = row->flags & STORE_POOL_WORKER_RESTING   ? SLOTS_RESTING
+                                       : row->flags & STORE_POOL_WORKER_STARTED ? SLOTS_STARTED
+                                                                                : SLOTS_ORDERED,
+                              .is_leaving = row->flags & STORE_POOL_WORKER_LEAVING,
+                              .leave_stored = row->flags & STORE_POOL_WORKER_LEAVING,
+                              .has_left = row->flags & STORE_POOL_WORKER_LEFT,
+                              .was_lost = row->flags & STORE_POOL_WORKER_LOST,
+                              .slot = row->slot,
+                              .incarnation = row->incarnation};
     if (row->rank >= job->reach)
         job->reach = row->rank + 1;
     return 0;
@@ -311,7 +316,7 @@ static uint32_t slots_count_restored(const struct slots_site *site)
     uint32_t slots = site->count;
     list_for_each_entry (const struct slots_job, job, &site->service->works->slots->jobs, link) {
         for (uint32_t rank = 0; job->pool->site == site && rank < job->reach; rank++)
-            if (job->workers[rank].state != SLOTS_NONE && job->workers[rank].slot >= slots)
+            if (slots_has_slot(&job->workers[rank]) && job->workers[rank].slot >= slots)
                 slots = job->workers[rank].slot + 1;
     }
     return slots;
@@ -320,13 +325,18 @@ static uint32_t slots_count_restored(const struct slots_site *site)
 static void slots_restore_slots(struct slots_job *job)
 {
     struct slots_site *site = job->pool->site;
-    int error = slots_decide_submit(job);
+    int error = slots_decide_submit(job, 0);
     for (uint32_t rank = 0; error == 0 && rank < job->reach; rank++)
-        if (job->workers[rank].state != SLOTS_NONE)
+        if (slots_has_slot(&job->workers[rank]))
             slots_decide(site, (struct scheduler_event){.kind = SCHEDULER_WORKER_FOUND,
                                                         .job = job->id,
                                                         .rank = rank,
                                                         .slot = job->workers[rank].slot});
+    if (error == 0 && job->rest->is_ordered)
+        slots_decide(site, (struct scheduler_event){.kind = SCHEDULER_REST_FOUND, .job = job->id});
+    if (error == 0 && job->rest->is_by_user)
+        slots_decide(site,
+                     (struct scheduler_event){.kind = SCHEDULER_REST_ORDERED, .job = job->id});
     if (error == 0 && job->is_ending)
         slots_decide(site, (struct scheduler_event){.kind = SCHEDULER_END_ORDERED, .job = job->id});
     if (error == 0)

@@ -58,8 +58,8 @@ static void slots_count(const struct slots_job *job, WIRE(PoolJobView) * view)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++) {
         const struct slots_worker *worker = &job->workers[rank];
-        view->workers += worker->state != SLOTS_NONE && !worker->is_leaving;
-        view->leaving += worker->state != SLOTS_NONE && worker->is_leaving;
+        view->workers += slots_has_slot(worker) && !worker->is_leaving;
+        view->leaving += slots_has_slot(worker) && worker->is_leaving;
     }
 }
 
@@ -167,8 +167,8 @@ static void slots_count_site(const struct slots_site *site, WIRE(SiteView) * vie
             continue;
         for (uint32_t rank = 0; rank < job->reach; rank++) {
             const struct slots_worker *worker = &job->workers[rank];
-            view->held += worker->state != SLOTS_NONE && !worker->is_leaving;
-            view->leaving += worker->state != SLOTS_NONE && worker->is_leaving;
+            view->held += slots_has_slot(worker) && !worker->is_leaving;
+            view->leaving += slots_has_slot(worker) && worker->is_leaving;
         }
         view->waiting +=
             scheduler_view(site->scheduler, job->id, &of) == 0 && of.state == SCHEDULER_WAITING;

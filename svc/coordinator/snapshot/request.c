@@ -29,6 +29,28 @@ static int take_wanted(struct saving *sv, const struct job *job,
     return 0;
 }
 
+static bool saving_has_rule(const struct job *job)
+{
+    for (size_t i = 0; i < job->tensors_count; i++)
+        if (job->tensors[i]->terms.rule != 0)
+            return true;
+    return false;
+}
+
+/* Answers with the number of tables, which the caller then exports at one clock (K150). Refuses a
+ * job that also has tensors with rules: the clock in which an iteration of these tensors ends is
+ * known to the ranks alone. */
+static void saving_answer_tables(struct peer *p, const envelope *request, const struct job *job)
+{
+    if (saving_has_rule(job))
+        return peer_fail(p, request->id, -EOPNOTSUPP,
+                         "job %.64s has tables and tensors with update rules, so only the ranks "
+                         "know the clock in which an iteration ends; call gp_job_snapshot() in the "
+                         "script",
+                         job->name);
+    peer_reply(p, request->id, SNAPSHOT_REPLY, snapshot_reply, .tables = job->index->tables.count);
+}
+
 void saving_handle_request(struct peer *p, const envelope *request)
 {
     struct service *s = p->service;
@@ -38,12 +60,8 @@ void saving_handle_request(struct peer *p, const envelope *request)
     const struct job *job = jobs_find_meant(p, request->id, wanted->job, wanted->tenant);
     if (!job)
         return;
-    if (job->index->tables.count > 0)
-        return peer_fail(p, request->id, -EOPNOTSUPP,
-                         "job %.64s has %u table%s, whose rows snapshots do not contain; "
-                         "export them with `gradpool table export`",
-                         job->name, job->index->tables.count,
-                         job->index->tables.count == 1 ? "" : "s");
+    if (job->index->tables.count > 0 && wanted->n_tensors == 0)
+        return saving_answer_tables(p, request, job);
     struct saving *sv = calloc(1, sizeof *sv);
     if (!sv)
         return peer_fail_memory(p, request->id);

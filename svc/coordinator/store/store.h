@@ -71,7 +71,7 @@ struct store_job {
     uint32_t loss_limit_ppm;            /* loss limit in millionths; 0: no limit */
     uint32_t layout;                    /* profiles_layout(); 0: no declare yet */
     uint32_t founding, wanted, version; /* fields of struct job_ranks (K40) */
-    uint32_t flags;
+    uint32_t flags, rest;
     const void *backup;        /* STORE_BACKUP_BYTES bytes: a struct backup_terms */
     uint64_t ordered_until_ns; /* end of a hold, CLOCK_MONOTONIC; 0: none */
 };
@@ -80,7 +80,7 @@ struct store_session {
     uint64_t session, identity;
     uint32_t pid, state;
     const char *node;
-    uint32_t entered;
+    uint32_t entered, was_removed;
 };
 /* A tensor, or a table of keyed rows. A table has the dtype STORE_TABLE_DTYPE, and its number of
  * shards in place of elements. A shard is stored as a piece, with its number in `piece` and in
@@ -126,12 +126,19 @@ struct store_profile {
 };
 
 /* Values of store_pool_job.flags and store_pool_worker.flags. */
-enum store_pool_job_flag { STORE_POOL_JOB_COMPLETE = 1, STORE_POOL_JOB_ENDING = 2 };
+enum store_pool_job_flag {
+    STORE_POOL_JOB_COMPLETE = 1,
+    STORE_POOL_JOB_ENDING = 2,
+    STORE_POOL_JOB_MAY_REST = 4,
+    STORE_POOL_JOB_RESTS = 8,
+    STORE_POOL_JOB_BY_ORDER = 16, /* the rest is by order of the user */
+};
 enum store_pool_worker_flag {
     STORE_POOL_WORKER_STARTED = 1,
     STORE_POOL_WORKER_LEAVING = 2,
     STORE_POOL_WORKER_LEFT = 4,
     STORE_POOL_WORKER_LOST = 8,
+    STORE_POOL_WORKER_RESTING = 16,
 };
 /* A job of a pool, and an order to start one of its workers. */
 struct store_pool_job {

@@ -46,14 +46,15 @@ const struct table_schema schema_tables[STORE_TABLES] = {
           COLUMN(job, next_piece, U32), COLUMN(job, failure, TEXT), COLUMN(job, layout, U32),
           COLUMN(job, loss_limit_ppm, U32), COLUMN(job, founding, U32), COLUMN(job, wanted, U32),
           COLUMN(job, version, U32), COLUMN(job, flags, U32), COLUMN(job, backup, BACKUP),
-          COLUMN(job, ordered_until_ns, U64)}},
+          COLUMN(job, ordered_until_ns, U64), COLUMN(job, rest, U32)}},
     [STORE_SESSION] =
         {"sessions",
          2,
          ", FOREIGN KEY(job) REFERENCES jobs ON DELETE CASCADE",
          {COLUMN(session, job, U32), COLUMN(session, rank, U32), COLUMN(session, session, U64),
           COLUMN(session, identity, U64), COLUMN(session, pid, U32), COLUMN(session, state, U32),
-          COLUMN(session, node, TEXT), COLUMN(session, entered, U32)}},
+          COLUMN(session, node, TEXT), COLUMN(session, entered, U32),
+          COLUMN(session, was_removed, U32)}},
     [STORE_TENSOR] =
         {"tensors",
          2,

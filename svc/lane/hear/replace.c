@@ -101,8 +101,17 @@ static void forget_connection(struct worker *w)
     }
 }
 
+/* Returns whether rounds or requests on this lane may need the ranks of the job. Without pieces a
+ * missing connection delays no rank, and proves no loss. */
+static bool serves_job(const struct lane_job *job)
+{
+    return job->tables || !list_is_empty(&job->pieces);
+}
+
 static bool breaks_too_often(struct worker *w, uint64_t now_ns)
 {
+    if (!serves_job(w->job))
+        return false;
     if (w->breaks.count == 0 || now_ns - w->breaks.since_ns > BREAKS_NS)
         w->breaks = (struct breaks){.since_ns = now_ns};
     return ++w->breaks.count > BREAKS_MAX;
@@ -190,9 +199,13 @@ bool replace_await(struct worker *w, int error)
 }
 
 /* Ends the wait for the rank. In an elastic job the coordinator decides whether the rank is lost
- * (A40). */
+ * (A40). If the lane has no pieces of the job, only the wait ends. */
 static void give_up(struct worker *w)
 {
+    if (!serves_job(w->job)) {
+        w->state = WORKER_ABSENT;
+        return;
+    }
     if (!w->job->is_elastic)
         return replace_fail(w, w->breaks.error);
     log_warn("job '%s': rank %u (%s) has not connected again to lane %u within %u s", w->job->name,

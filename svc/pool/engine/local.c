@@ -4,6 +4,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/system/process.h"
 #include "svc/pool/engine/engine.h"
+#include "svc/pool/preload/preload.h"
 #include "svc/pool/process.h"
 
 #include <errno.h>
@@ -149,7 +150,8 @@ static int local_start_worker(struct pool_engine *engine, const struct engine_st
                                       .variables = start->variables,
                                       .job = l->folder->job,
                                       .log_fd = log_fd};
-    int error = process_start(&spec, &cookie, &l->processes[start->rank], ret_is_final, err);
+    int error =
+        preload_start_process(&spec, &cookie, &l->processes[start->rank], ret_is_final, err);
     return error < 0 ? error : 1;
 }
 
@@ -255,7 +257,7 @@ int engine_local_create(const struct pool_folder *folder, struct pool_engine **r
         l->processes[rank].pidfd = -1;
     l->engine.calls = &calls;
     l->folder = folder;
-    l->had_children = processes_has_children();
+    l->had_children = !preload_is_inherited() && processes_has_children();
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     l->child_fd = signalfd(-1, &children, SFD_CLOEXEC | SFD_NONBLOCK);

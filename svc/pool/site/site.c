@@ -25,14 +25,16 @@
 struct site {
     const struct site_calls *calls;
     void *context;
-    struct site_terms terms; /* of the thread alone */
-    bool has_submitted;      /* of the thread alone */
-    uint64_t former_ns;      /* first refusal because of a former connection; 0: none */
+    struct site_terms *terms; /* of the thread alone */
+    bool has_submitted;       /* of the thread alone */
+    uint64_t former_ns;       /* first refusal because of a former connection; 0: none */
     int news_fd, wake_fd;
     pthread_mutex_t mutex; /* protects all fields below */
     int error;             /* of the last attempt */
     struct err err;
     bool is_withdrawn, withdraw_sent;
+    bool rests;                      /* the last wish of the user */
+    uint32_t rest_wishes, rest_sent; /* number of wishes; number of the last one that was sent */
     struct site_order *orders;
     size_t orders_count, orders_room;
     struct site_report reports[POOL_RANKS_MAX];
@@ -75,7 +77,7 @@ static int site_add_order(struct site *site, const struct site_order *order)
     return error;
 }
 
-/* Ends the job for the pool, because the coordinator refuses or no longer knows it. */
+/* Adds an order with a text, for a request that the coordinator has refused. */
 static int site_add_over(struct site *site, enum site_verb verb, int code, const char *text)
 {
     struct site_order order = {.verb = verb, .code = code};
@@ -87,7 +89,7 @@ static int site_read_orders(struct site *site, struct err *err)
 {
     struct site_order order;
     int error;
-    while ((error = site->calls->next(site->context, &site->terms, &order, err)) == 0) {
+    while ((error = site->calls->next(site->context, site->terms, &order, err)) == 0) {
         error = site_add_order(site, &order);
         if (error < 0)
             return err_set(err, error, "the service has sent %d orders at once", ORDERS_MAX);
@@ -144,7 +146,7 @@ static int site_send_reports(struct site *site, struct err *err)
     uint32_t count = site_copy_unsent(site, reports, numbers);
     if (count == 0)
         return 0;
-    int error = site->calls->report(site->context, &site->terms, reports, count, err);
+    int error = site->calls->report(site->context, site->terms, reports, count, err);
     if (error == 0)
         site_mark_sent(site, reports, count, numbers);
     return error;
@@ -157,7 +159,7 @@ static int site_send_withdraw(struct site *site, struct err *err)
     pthread_mutex_unlock(&site->mutex);
     if (!is_due)
         return 0;
-    int error = site->calls->withdraw(site->context, &site->terms, err);
+    int error = site->calls->withdraw(site->context, site->terms, err);
     if (error < 0)
         return error;
     pthread_mutex_lock(&site->mutex);
@@ -178,6 +180,23 @@ static void site_note(struct site *site, int error, const struct err *err)
     site_wake(site->news_fd);
 }
 
+static int site_send_rest(struct site *site, struct err *err)
+{
+    bool is_refused = false;
+    pthread_mutex_lock(&site->mutex);
+    uint32_t number = site->rest_wishes;
+    bool is_sent = site->rest_sent == number, rests = site->rests;
+    pthread_mutex_unlock(&site->mutex);
+    if (is_sent)
+        return 0;
+    int error = site->calls->rest(site->context, site->terms, rests, &is_refused, err);
+    if (error < 0 && is_refused)
+        error = site_add_over(site, SITE_UNRESTED, error, err->text);
+    if (error == 0)
+        site->rest_sent = number; /* no other thread reads it */
+    return error;
+}
+
 /* A job that the coordinator has accepted, and does not know any more, is over. */
 static int site_submit(struct site *site, bool *ret_is_refused, struct err *err)
 {
@@ -185,7 +204,7 @@ static int site_submit(struct site *site, bool *ret_is_refused, struct err *err)
         return site_add_over(site, SITE_FORGOTTEN, -ENOENT,
                              "the service does not know the job any more, because all its workers "
                              "have left, or because the state of the service was lost");
-    int error = site->calls->submit(site->context, &site->terms, ret_is_refused, err);
+    int error = site->calls->submit(site->context, site->terms, ret_is_refused, err);
     site->has_submitted = error == 0;
     return error;
 }
@@ -206,7 +225,7 @@ static int site_connect(struct site *site, struct err *err)
     bool has_job = false, is_refused = false;
     uint32_t count = site_copy_workers(site, workers);
     int error =
-        site->calls->join(site->context, &site->terms, workers, count, &has_job, &is_refused, err);
+        site->calls->join(site->context, site->terms, workers, count, &has_job, &is_refused, err);
     if (error == -EEXIST && site_has_former(site))
         return error;
     if (error == 0 && has_job)
@@ -214,7 +233,7 @@ static int site_connect(struct site *site, struct err *err)
     else if (error == 0)
         error = site_submit(site, &is_refused, err);
     if (error == 0)
-        site->terms.is_new = false;
+        site->terms->is_new = false;
     else if (is_refused && !site->has_submitted)
         (void)site_add_over(site, SITE_OVER, error, err->text);
     return error;
@@ -232,6 +251,8 @@ static void site_wait(struct site *site)
 static int site_serve(struct site *site, struct err *err)
 {
     int error = site_send_reports(site, err) ?: site_send_withdraw(site, err);
+    if (error == 0)
+        error = site_send_rest(site, err);
     if (error == 0)
         error = site_read_orders(site, err);
     if (error == 0)
@@ -284,11 +305,13 @@ int site_create(const struct site_calls *calls, void *context, const struct site
                 struct site **ret_site, struct err *err)
 {
     struct site *site = calloc(1, sizeof *site);
-    if (!site)
+    if (site)
+        site->terms = calloc(1, sizeof *site->terms);
+    if (!site || !site->terms)
         return err_set(err, -ENOMEM, "no memory for a pool; raise the limits of this process");
     site->calls = calls;
     site->context = context;
-    site->terms = *terms;
+    *site->terms = *terms;
     site->has_submitted = !terms->is_new;
     site->error = -EINPROGRESS;
     site->news_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -354,6 +377,15 @@ void site_report_again(struct site *site, uint32_t rank, uint64_t incarnation)
     pthread_mutex_unlock(&site->mutex);
     if (!is_newer)
         site_report(site, &report);
+}
+
+void site_rest(struct site *site, bool rests)
+{
+    pthread_mutex_lock(&site->mutex);
+    site->rests = rests;
+    site->rest_wishes++;
+    pthread_mutex_unlock(&site->mutex);
+    site_wake(site->wake_fd);
 }
 
 void site_withdraw(struct site *site)

@@ -16,7 +16,9 @@ struct site_terms {
     const char *site, *job, *study; /* `study`: "" for a job without a study */
     uint64_t pool;                  /* random number of the folder */
     uint32_t workers, workers_max;
-    bool is_new; /* no worker of an earlier job of the folder runs */
+    uint32_t followers; /* jobs of the study that the caller submits next */
+    bool may_rest;      /* the job may rest, to make room for other jobs */
+    bool is_new;        /* no worker of an earlier job of the folder runs */
 };
 
 enum site_event { SITE_NOTHING, SITE_STARTED, SITE_ENDED, SITE_WITHHELD, SITE_FAILED };
@@ -32,8 +34,18 @@ struct site_report {
     char text[SITE_TEXT_BYTES]; /* SITE_WITHHELD, SITE_FAILED: reason for people */
 };
 
-/* SITE_FORGOTTEN: the coordinator no longer knows the job, so its last order was lost. */
-enum site_verb { SITE_START, SITE_LEAVE, SITE_END, SITE_OVER, SITE_FORGOTTEN };
+/* SITE_FORGOTTEN: the coordinator no longer knows the job, so its last order was lost.
+ * SITE_UNRESTED: the coordinator has refused that the job rests. */
+enum site_verb {
+    SITE_START,
+    SITE_LEAVE,
+    SITE_END,
+    SITE_OVER,
+    SITE_FORGOTTEN,
+    SITE_RESTS,
+    SITE_GOES_ON,
+    SITE_UNRESTED,
+};
 
 struct site_order {
     enum site_verb verb;
@@ -42,7 +54,7 @@ struct site_order {
     uint32_t workers_max; /* SITE_START: most workers of the job */
     uint64_t incarnation;
     int code;                   /* SITE_OVER: 0 or a negative errno */
-    char text[SITE_TEXT_BYTES]; /* SITE_END, SITE_OVER, SITE_FORGOTTEN: reason for people */
+    char text[SITE_TEXT_BYTES]; /* SITE_END, SITE_OVER, SITE_FORGOTTEN, SITE_UNRESTED: reason */
 };
 
 /* Messages, from the caller of pool_run(). All are called in one thread, and may wait for some
@@ -57,6 +69,9 @@ struct site_calls {
     int (*submit)(void *context, const struct site_terms *terms, bool *ret_is_refused,
                   struct err *err);
     int (*withdraw)(void *context, const struct site_terms *terms, struct err *err);
+    /* `ret_is_refused`: the service has answered, and the job does not rest. */
+    int (*rest)(void *context, const struct site_terms *terms, bool rests, bool *ret_is_refused,
+                struct err *err);
     int (*report)(void *context, const struct site_terms *terms, const struct site_report *reports,
                   uint32_t count, struct err *err);
     /* Returns the next order. -EAGAIN: none has arrived; fd() is readable after the next one. */
@@ -88,6 +103,8 @@ void site_report(struct site *site, const struct site_report *report);
  * is none about this start, it has ended, and nobody knows how. A report about a newer start stays:
  * the coordinator has ordered that start, so it knows the end of this one. */
 void site_report_again(struct site *site, uint32_t rank, uint64_t incarnation);
+/* The user wants the job to rest, or to go on. */
+void site_rest(struct site *site, bool rests);
 /* The job is ended by this pool. */
 void site_withdraw(struct site *site);
 /* Returns whether the coordinator has everything, or is out of reach. */

@@ -2,6 +2,7 @@
 connections with the same bits. Dead workers must be detected as fast as without resets."""
 import os
 import pathlib
+import re
 import signal
 import socket
 import time
@@ -218,6 +219,25 @@ class Resets(unittest.TestCase):
             shaken = self.train(name, lambda step: step % 3 or self.reset(ENDS[step // 3 % 2]),
                                 **how)
             self.assertEqual(calm, shaken)
+
+    def returned(self, name):
+        """Returns the ranks that have connected to a lane again, before or after the lane has
+        detected the end of the former connection."""
+        again = rf"job '{name}' rank (\d)(?: has connected again|: a new connection replaces)"
+        return set(re.findall(again, self.service.serve.text()))
+
+    def test_ranks_that_need_a_lane_no_longer_replace_their_reset_connections(self):
+        """A lane reports a rank that does not connect again as lost, although the rank runs."""
+        for name, who in ('one-undeclares', (0,)), ('all-undeclare', (0, 1)):
+            jobs = self.join(name, workers_max=4)
+            tensors = [job.declare('w', SHORT) for job in jobs]
+            self.finish(*self.push(jobs, tensors, SHORT, 0))
+            for rank in who:
+                jobs[rank].undeclare(tensors[rank])
+            self.reset('local')
+            until(lambda name=name: self.returned(name) == {'0', '1'}, 'both ranks have returned',
+                  process=self.service.serve)
+            self.assertEqual(list(jobs[0].members().ranks), [0, 1])
 
     def test_a_killed_worker_whose_process_is_not_watched_is_named_at_once(self):
         options = ('--transport', 'tcp', '--rounds', 1000000, '--elements', 10000, '--verbose')

@@ -67,8 +67,9 @@ class LateRanks(unittest.TestCase):
 
     def more_rounds(self, count):
         """Waits for further rounds of the ranks that are not late."""
+        least = len(self.ranks[0].pushes()) + count
         for rank in self.ranks[:2]:
-            rank.await_pushes(len(rank.pushes()) + count)
+            rank.await_pushes(least)
 
     def stop(self, rank):
         rank.signal(signal.SIGSTOP)

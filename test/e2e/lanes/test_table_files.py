@@ -93,7 +93,7 @@ class Rows(Files):
         self.serve()
         self.join('first', before)
         self.train(range(1, 5))
-        self.ask('export', 'first', words='before clock 5')
+        self.ask('export', 'first', words=': table users of job first before clock 5, 659 rows')
         kept = self.path.read_bytes()
         self.train(range(5, 8))
         expected = self.rows()

@@ -26,6 +26,8 @@ class Quota(unittest.TestCase):
         key = self.service.tenant_key(name, '--job-table-bytes-max', '1M')
         os.environ.update(key)
         self.addCleanup(lambda: [os.environ.pop(variable, None) for variable in key])
+        os.environ['GRADPOOL_TIMEOUT_MS'] = '3000'
+        self.addCleanup(os.environ.pop, 'GRADPOOL_TIMEOUT_MS', None)
         client = gradpool.connect(self.service.endpoint, transport)
         self.addCleanup(client.close)
         return client.join('words', 0, 1)
@@ -41,9 +43,26 @@ class Quota(unittest.TestCase):
         with self.assertRaises(gradpool.GradpoolError) as found:
             request.wait(1000)
         self.assertEqual(found.exception.errno, errno.EDQUOT, found.exception)
-        self.assertIn('pushes wait for table memory', str(found.exception))
+        self.assertIn(': pushes wait for table memory, after ', str(found.exception))
         self.assertIn('--job-table-bytes-max', str(found.exception))
         self.assertFalse(request.done())
+
+    def export_names_the_limit(self, table):
+        path = pathlib.Path(self.service.folder) / 'users.table'
+        done = self.service.ask('table', 'export', 'words', 'users', str(path))
+        self.assertEqual(done.returncode, 1, done)
+        self.assertIn("table 'users' of job words: pushes wait for table memory, so no clock is "
+                      'complete: ', done.stderr)
+        self.assertIn('--job-table-bytes-max', done.stderr)
+        for call, words in (
+                (table.export, 'pushes of this rank wait for memory: '),
+                (table.job.snapshot, "job 'words': pushes of rank 0 wait for memory: ")):
+            with self.assertRaises(gradpool.GradpoolError) as found:
+                call(str(path))
+            self.assertEqual(found.exception.errno, errno.EDQUOT, found.exception)
+            self.assertIn(words, str(found.exception))
+            self.assertIn('--job-table-bytes-max', str(found.exception))
+        self.assertFalse(path.exists())
 
     def train(self, transport):
         job = self.join(transport, transport)
@@ -60,6 +79,7 @@ class Quota(unittest.TestCase):
         self.assertLessEqual(self.limit('job-table-bytes')['used'], 1 << 20)
         self.wait_for_the_limit(push)
         self.wait_for_the_limit(pull)
+        self.export_names_the_limit(table)
         self.raise_limit(transport)
         self.assertEqual(pull.wait().tolist(), numpy.full((KEYS, DIM), -1.0).tolist())
         push.wait()

@@ -54,6 +54,7 @@ class Stage:
         run('meson', 'install', '-C', BUILD, '--no-rebuild', '--destdir', self.folder)
         options = {o['name']: o['value']
                    for o in json.loads(run('meson', 'introspect', '--buildoptions', BUILD))}
+        self.is_sanitized = options['b_sanitize'] != 'none'
         self.prefix = pathlib.Path(options['prefix'])
         self.bin, self.lib, self.include, self.data = (
             self.below(self.prefix / options[name])
@@ -132,6 +133,18 @@ class Library(unittest.TestCase):
         self.assertGreater(len(names), 20)
         for name in names:
             self.assertRegex(name, r'^gp_\w+@@GRADPOOL_0\.1$')
+
+
+class Hardening(unittest.TestCase):
+    def test_program_and_library_are_hardened_against_faults_in_memory(self):
+        """Sanitizers replace these measures."""
+        if stage.is_sanitized:
+            self.skipTest('a build with sanitizers is not hardened')
+        for file in (stage.bin / 'gradpool').resolve(), stage.lib / 'libgradpool.so':
+            facts = run('readelf', '-W', '-h', '-l', '-d', '--dyn-syms', file)
+            for words in (r'Type: +DYN', 'GNU_RELRO', r'\bBIND_NOW\b', r'GNU_STACK .* RW ',
+                          '__stack_chk_fail'):
+                self.assertRegex(facts, words, file.name)
 
 
 class PrivatePrefix(unittest.TestCase):

@@ -170,6 +170,18 @@ class Studies(unittest.TestCase):
         self.assertEqual([len(self.begun(number)) for number in (1, 2)], [1, 1])
         self.assertEqual({one['skipped'] for one in self.rows().values()}, {0})
 
+    def test_trials_of_a_burst_begin_together(self):
+        self.sweep([1, 2], 'workers=(1, 2)')
+        for number in 1, 2:
+            self.hold(number, 1)
+        process = self.explore('sweep.py')
+        for number in 1, 2:
+            self.await_step(number, 1, process)
+        self.assertEqual([len(self.begun(number)) for number in (1, 2)], [1, 1])
+        for number in 1, 2:
+            self.release(number, 1)
+        self.finish(process)
+
     def test_trials_begin_in_the_order_of_their_submission(self):
         self.sweep(range(1, 5))
         for number in range(1, 5):
@@ -359,6 +371,10 @@ Study('digits', ['true'], searcher=Silent()).run()
                  'expected explore or trials; see gradpool help explore'),
                 ([GRADPOOL, 'run', '--workers-max', 1, '--study', 'a', 'true'], '/bin', 2,
                  '--study is for the scheduler of a site: give --site, too'),
+                ([GRADPOOL, 'run', '--workers-max', 1, '--rest', 'true'], '/bin', 2,
+                 '--rest is for the scheduler of a site: give --site, too'),
+                ([GRADPOOL, 'run', '--workers-max', 1, '--site', 'here', '--announce', 2, 'true'],
+                 '/bin', 2, '--announce counts jobs of a study: give --study, too'),
                 ([GRADPOOL, 'run', '--workers-max', 1, '--site', 'here', '--study', 'a"', 'true'],
                  '/bin', 2, '--study: expected a name of 1 to 127 bytes, without double quotes'),
                 ([GRADPOOL, 'run', '--workers-max', 1, '--site', 'here', '--folder',

@@ -14,7 +14,7 @@ from unittest import mock
 
 import harness
 import tap
-from gradpool.explore import ending, store as stores
+from gradpool.explore import ending, locks, store as stores
 from gradpool.explore.engine import Engine
 from gradpool.explore.rules import Never
 from harness import GRADPOOL, until
@@ -174,16 +174,16 @@ class Parts(unittest.TestCase):
         engine = Engine(self.folder, store, Never(), searcher, None, {'ahead': 2}, mock.Mock())
         with mock.patch.object(store, 'write', side_effect=stores.Failure(28, 'full')):
             engine.turn()
-        with mock.patch.object(engine, '_start'), mock.patch.object(engine, '_act'):
+        with mock.patch.object(engine, '_act'):
             engine.turn()
             engine.turn()
         self.assertEqual([one.parameters for one in engine.trials], [{'lr': 1}])
 
     def test_only_the_study_itself_counts_as_running(self):
-        held = stores.lock(self.folder)
-        self.assertTrue(stores.is_locked(self.folder))
+        held = locks.lock(self.folder)
+        self.assertTrue(locks.is_locked(self.folder))
         fcntl.flock(held, fcntl.LOCK_SH)    # as another process that asks
-        self.assertFalse(stores.is_locked(self.folder))
+        self.assertFalse(locks.is_locked(self.folder))
         os.close(held)
 
     def test_a_signal_waits_for_the_end_of_a_block(self):

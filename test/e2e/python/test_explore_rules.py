@@ -15,7 +15,7 @@ from unittest import mock
 import tap
 from gradpool import Mismatch
 from gradpool.explore import ASHA, grid, Hyperband, Median, Never, Random, report
-from gradpool.explore import reading, rules, service, table, worker
+from gradpool.explore import locks, reading, rules, service, table, worker
 from gradpool.explore import store as stores, trial as trials
 from gradpool.explore.pool import check_command, filled, make_folder
 
@@ -179,7 +179,7 @@ class Values(Folder):
         nan, silent = make('trained', NAN), make('trained', None)
         self.assertIs(trials.best_of([silent, nan, worse, ended, trained], 'min'), ended)
         self.assertIs(trials.best_of([ended, nan, worse, trained], 'max'), worse)
-        self.assertIs(trials.best_of([nan, silent], 'max'), nan)
+        self.assertIsNone(trials.best_of([nan, silent], 'max'))
         self.assertIs(trials.best_of([worse, make('ended', .3)], 'min'), worse)
         self.assertIsNone(trials.best_of([silent], 'min'))
 
@@ -289,18 +289,18 @@ class Stores(Folder):
         self.assertEqual([one.state for one in store.trials()], ['waiting'])
 
     def test_a_folder_has_one_process(self):
-        held = stores.lock(self.folder)
-        self.assertTrue(stores.is_locked(self.folder))
+        held = locks.lock(self.folder)
+        self.assertTrue(locks.is_locked(self.folder))
         with self.assertRaisesRegex(OSError, f'process {os.getpid()} runs this study'):
-            stores.lock(self.folder)
+            locks.lock(self.folder)
         os.close(held)
-        self.assertFalse(stores.is_locked(self.folder))
+        self.assertFalse(locks.is_locked(self.folder))
 
     def test_a_database_of_another_version_is_refused(self):
         store = self.make()
         store._base.execute('PRAGMA user_version = 99')
         store.close()
-        refuses(self, lambda: stores.Store(self.folder), 'has version 99, expected 1: another '
+        refuses(self, lambda: stores.Store(self.folder), 'has version 99, expected 2: another '
                 'gradpool has made this study; use that version')
 
     def test_the_copies_are_json_and_csv(self):

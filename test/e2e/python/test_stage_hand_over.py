@@ -1,6 +1,7 @@
 """Tests hand-overs between two stages. The test stops the lanes, so the hand-overs time out."""
 import errno
 import os
+import resource
 import signal
 
 import numpy
@@ -89,6 +90,40 @@ class HandOvers(Case):
             with self.raises(gradpool.GradpoolError,
                              "the hand-over from rank 0 before stage 'all' has failed"):
                 self.begin(self.jobs[0], 'all', 2, LONG_MS, carry)
+
+    def test_later_hand_overs_use_the_memory_of_the_first(self):
+        pages = 8192                # of the values of one rank
+        self.values = {job.rank: numpy.full(pages * 512, float(job.rank)) for job in self.jobs}
+        self.run_stage('all', 2)    # allocates the memory on both ranks
+        self.run_stage('one', 1)
+        faults = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        self.run_stage('all', 2)
+        self.assertLess(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - faults, pages / 4)
+
+    def lend(self):
+        """Moves the values of both ranks to memory that lanes use in place."""
+        for job in self.jobs:
+            lent = numpy.frombuffer(job.alloc(8000), dtype=numpy.float64)
+            lent[:] = self.values[job.rank]
+            self.values[job.rank] = lent
+
+    def test_values_in_memory_of_the_job_are_handed_over_in_place(self):
+        self.lend()
+        self.time_out()
+        together(self.jobs, lambda job: self.begin(job, 'all', 2))
+        self.assertEqual(self.values[1].tolist(), [7] * 1000)
+
+    def test_other_memory_than_that_of_the_first_call_is_refused(self):
+        self.lend()
+        self.time_out()
+        for error in errors_of(self.jobs, lambda job: self.begin(job, 'all', 2, LONG_MS,
+                                                                 [numpy.zeros(1000)])):
+            self.assertEqual(error.errno, errno.EINVAL)
+            self.assertIn("a lane uses the carry of the first call for stage 'all'",
+                          error.strerror)
+            self.assertIn('repeat the call with the same memory', error.strerror)
+        together(self.jobs, lambda job: self.begin(job, 'all', 2))
+        self.assertEqual(self.values[1].tolist(), [7] * 1000)
 
 
 if __name__ == '__main__':

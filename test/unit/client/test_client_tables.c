@@ -484,15 +484,6 @@ static void keys_and_settings_outside_their_limits_are_refused(void **state)
     gp_batch_free(NULL);
 }
 
-static void a_job_with_tables_has_no_snapshots(void **state)
-{
-    declare_tables(1);
-    failed(gp_job_snapshot(jobs[0], "no-file"), -EOPNOTSUPP,
-           "job 'job' has tables, whose rows are not in snapshots yet", NULL);
-    failed(gp_job_restore(jobs[0], "no-file", NULL, 0), -EOPNOTSUPP, "job 'job' has tables, ",
-           NULL);
-}
-
 int main(void)
 {
 #define WITH(test) cmocka_unit_test_setup_teardown(test, fixture_start, fixture_stop)
@@ -517,7 +508,6 @@ int main(void)
         WITH(declares_that_cannot_be_served_are_refused),
         WITH(a_refusal_of_the_coordinator_is_returned),
         WITH(keys_and_settings_outside_their_limits_are_refused),
-        WITH(a_job_with_tables_has_no_snapshots),
     };
     return cmocka_run_group_tests(tests, fixture_clear, NULL);
 }

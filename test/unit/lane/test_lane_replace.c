@@ -430,6 +430,56 @@ static void a_connection_that_is_replaced_too_often_ends_the_job(void **state)
     assert_non_null(strstr(failure().text, "connection to lane 3 11 times in 60 s: "));
 }
 
+/* ---- a lane without pieces of the job ---- */
+
+static void drop_all_pieces(void)
+{
+    const uint32_t piece = 1;
+    lane_drop(rig.lane, RIG_JOB, &piece, 1);
+}
+
+static void an_unused_connection_proves_no_loss(bool is_elastic)
+{
+    rig_start_job(&rig, "ofi", 2, 1, SHORT);
+    if (is_elastic)
+        lane_set_elastic(rig.lane, RIG_JOB);
+    drop_all_pieces();
+    lose_connection();
+    lane_each_lost(rig.lane, note_awaited, NULL);
+    assert_true(is_awaited);
+    assert_int_equal(lane_expire_away(rig.lane, rig_now() + HOUR_NS), 0);
+    assert_int_equal(lost_ranks(), 0);
+    assert_int_equal(failure().code, 0);
+    rig_place(&rig, RIG_JOB, 2, 1, 1, SHORT, false);
+    rig_connect(&rig, AGAIN, RIG_JOB, 0);
+    say(1, RECORD_ANNOUNCE, 1, SHORT);
+    say(AGAIN, RECORD_ANNOUNCE, 1, SHORT);
+    commits(1, 1);
+    commits(AGAIN, 1);
+}
+
+static void a_lane_without_pieces_reports_no_lost_rank_of_an_elastic_job(void **state)
+{
+    an_unused_connection_proves_no_loss(true);
+}
+
+static void a_lane_without_pieces_fails_no_job(void **state)
+{
+    an_unused_connection_proves_no_loss(false);
+}
+
+static void an_unused_connection_may_be_reset_any_number_of_times(void **state)
+{
+    rig_start_job(&rig, "ofi", 1, 1, SHORT);
+    drop_all_pieces();
+    for (uint32_t i = 1; i <= 11; i++) {
+        reset_oldest();
+        rig_until(&rig, lost_ranks() == 1);
+        rig_connect(&rig, i, RIG_JOB, 0);
+        assert_int_equal(failure().code, 0);
+    }
+}
+
 /* The goodbye may be lost with the connection. The coordinator therefore reports the rank (K55). */
 static void a_rank_that_has_left_is_waited_for_no_longer(void **state)
 {
@@ -472,6 +522,9 @@ static const struct CMUnitTest cases[] = {
     CASE(in_an_elastic_job_the_coordinator_decides_after_the_limit),
     CASE(a_connection_that_is_reset_too_often_ends_the_job),
     CASE(a_connection_that_is_replaced_too_often_ends_the_job),
+    CASE(a_lane_without_pieces_reports_no_lost_rank_of_an_elastic_job),
+    CASE(a_lane_without_pieces_fails_no_job),
+    CASE(an_unused_connection_may_be_reset_any_number_of_times),
     CASE(a_rank_that_has_left_is_waited_for_no_longer),
     CASE(a_job_that_is_dropped_waits_for_no_rank),
 };

@@ -52,15 +52,42 @@ static void the_search_begins_at_the_smallest_number(void **state)
     assert_memory_equal(tried, expected, sizeof expected);
 }
 
-static void the_search_ends_at_the_first_number_that_is_worse(void **state)
+static void the_search_ends_after_two_worse_trials_of_a_number(void **state)
 {
-    static const uint32_t expected[] = {1, 2, 4, 8};
+    static const uint32_t expected[] = {1, 2, 4, 8, 8};
     uint32_t tried[TRIED_MAX];
     struct parallel p;
     parallel_init(&p, PARALLEL_FASTEST, 1, 64);
-    assert_int_equal(search(&p, with_overhead, tried), 4);
+    assert_int_equal(search(&p, with_overhead, tried), 5);
     assert_memory_equal(tried, expected, sizeof expected);
     assert_int_equal(parallel_workers(&p), 4);
+    assert_false(parallel_is_trial(&p));
+}
+
+static void one_slow_trial_does_not_end_the_search(void **state)
+{
+    static const uint32_t expected[] = {2, 4, 8};
+    uint32_t tried[TRIED_MAX];
+    struct parallel p;
+    parallel_init(&p, PARALLEL_FASTEST, 1, 8);
+    parallel_measured(&p, 1, perfect(1));
+    parallel_measured(&p, 2, 9 * perfect(2));
+    assert_int_equal(parallel_workers(&p), 2);
+    assert_int_equal(search(&p, perfect, tried), 3);
+    assert_memory_equal(tried, expected, sizeof expected);
+    assert_int_equal(parallel_workers(&p), 8);
+}
+
+static void the_faster_of_two_trials_counts(void **state)
+{
+    struct parallel p;
+    parallel_init(&p, PARALLEL_FASTEST, 1, 2);
+    parallel_measured(&p, 1, 100);
+    parallel_measured(&p, 2, 106);
+    parallel_measured(&p, 2, 400);
+    assert_int_equal(p.count, 2);
+    assert_true(p.trials[1].unit_ns == 106);
+    assert_int_equal(parallel_workers(&p), 1);
     assert_false(parallel_is_trial(&p));
 }
 
@@ -78,7 +105,7 @@ static void frugal_counts_the_slots(void **state)
     uint32_t tried[TRIED_MAX];
     struct parallel p;
     parallel_init(&p, PARALLEL_FRUGAL, 1, 8);
-    assert_int_equal(search(&p, constant, tried), 2);
+    assert_int_equal(search(&p, constant, tried), 3);
     assert_int_equal(parallel_workers(&p), 1);
     parallel_init(&p, PARALLEL_FRUGAL, 1, 8);
     assert_int_equal(search(&p, perfect, tried), 4); /* all numbers of workers have equal costs */
@@ -148,7 +175,9 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test(powers_of_two_are_tried_up_to_the_largest_number),
         cmocka_unit_test(the_search_begins_at_the_smallest_number),
-        cmocka_unit_test(the_search_ends_at_the_first_number_that_is_worse),
+        cmocka_unit_test(the_search_ends_after_two_worse_trials_of_a_number),
+        cmocka_unit_test(one_slow_trial_does_not_end_the_search),
+        cmocka_unit_test(the_faster_of_two_trials_counts),
         cmocka_unit_test(a_number_within_five_percent_does_not_end_the_search),
         cmocka_unit_test(frugal_counts_the_slots),
         cmocka_unit_test(one_possible_number_needs_no_trial),

@@ -23,6 +23,42 @@ static void free_slots_go_one_by_one_to_the_largest_gain(void **state)
     scheduler_destroy(rig.scheduler);
 }
 
+static void submit_announcing(struct rig *rig, uint32_t id, uint32_t followers)
+{
+    struct scheduler_job job = {.id = id, .study = 5, .workers_min = 1, .workers_max = 4};
+    assert_int_equal(rig_send(rig, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED,
+                                                            .submitted = &job,
+                                                            .followers = followers}),
+                     0);
+}
+
+static void no_job_grows_on_slots_of_announced_jobs(void **state)
+{
+    struct rig rig = rig_new(4);
+    submit_announcing(&rig, 1, 2);
+    rig_expect(&rig, "lanes 1=1, start 1.0 @0, lanes 1=2, start 1.1 @1");
+    submit_announcing(&rig, 2, 1);
+    rig_expect(&rig, "lanes 2=1, start 2.0 @2");
+    submit_announcing(&rig, 3, 0);
+    rig_expect(&rig, "lanes 3=1, start 3.0 @3");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void slots_of_announced_jobs_that_do_not_come_are_given_away(void **state)
+{
+    struct rig rig = rig_new(3);
+    submit_announcing(&rig, 1, 9);
+    rig_expect(&rig, "lanes 1=1, start 1.0 @0");
+    assert_int_equal(scheduler_wake_ns(rig.scheduler), rig.now_ns + SCHEDULER_FOLLOW_NS);
+    rig_wait(&rig, 9);
+    rig_expect(&rig, "");
+    rig_submit(&rig, 2, 1, 1); /* a job of another study starts */
+    rig_expect(&rig, "lanes 2=1, start 2.0 @1");
+    rig_wait(&rig, 1);
+    rig_expect(&rig, "lanes 1=2, start 1.1 @2");
+    scheduler_destroy(rig.scheduler);
+}
+
 static void the_slots_of_an_ended_job_go_to_the_queue_first(void **state)
 {
     struct rig rig = rig_new(2);
@@ -491,6 +527,8 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         cmocka_unit_test(a_lone_job_grows_to_its_maximum),
         cmocka_unit_test(free_slots_go_one_by_one_to_the_largest_gain),
+        cmocka_unit_test(no_job_grows_on_slots_of_announced_jobs),
+        cmocka_unit_test(slots_of_announced_jobs_that_do_not_come_are_given_away),
         cmocka_unit_test(the_slots_of_an_ended_job_go_to_the_queue_first),
         cmocka_unit_test(growth_that_costs_more_than_it_brings_is_left_out),
         cmocka_unit_test(growth_below_half_of_its_promise_is_undone_until_the_speed_drifts),

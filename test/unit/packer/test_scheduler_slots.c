@@ -166,6 +166,89 @@ static void a_found_worker_has_its_slot_without_a_start(void **state)
     scheduler_destroy(rig.scheduler);
 }
 
+static void may_rest(struct rig *rig, uint32_t job, bool may)
+{
+    rig_send(rig,
+             (struct scheduler_event){.kind = SCHEDULER_MAY_REST, .job = job, .may_rest = may});
+}
+
+static void a_job_that_never_rests_makes_no_room_by_a_rest(void **state)
+{
+    struct rig rig = rig_new(2);
+    rig_submit(&rig, 1, 2, 2);
+    rig_report(&rig, 1, 1, 0.5);
+    may_rest(&rig, 1, false);
+    rig_wait(&rig, 61);
+    rig_submit(&rig, 2, 1, 1);
+    rig_expect(&rig, "");
+    may_rest(&rig, 1, true);
+    rig_expect(&rig, "rest 1");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_rest_by_order_needs_no_permission(void **state)
+{
+    struct rig rig = rig_new(2);
+    rig_submit(&rig, 1, 1, 1);
+    may_rest(&rig, 1, false);
+    rig_job(&rig, SCHEDULER_REST_ORDERED, 1);
+    rig_expect(&rig, "rest 1");
+    assert_true(rig_view(&rig, 1).rests_by_order);
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_caller_that_ends_no_process_lets_only_some_jobs_sleep(void **state)
+{
+    struct rig rig = rig_with((struct scheduler_options){.slots = 2,
+                                                         .hold_ns = 60 * RIG_S,
+                                                         .quantum_ns = 20 * RIG_S,
+                                                         .resting_max = 1,
+                                                         .keeps_processes = true});
+    for (uint32_t job = 1; job <= 2; job++) {
+        rig_submit(&rig, job, 1, 1);
+        rig_report(&rig, job, 1, job);
+    }
+    rig_wait(&rig, 61);
+    rig_submit(&rig, 3, 2, 2);
+    rig_expect(&rig, ""); /* both jobs would have to rest */
+    rig_job(&rig, SCHEDULER_ENDED, 3);
+    rig_submit(&rig, 4, 1, 1);
+    rig_expect(&rig, "rest 2");
+    rig_submit(&rig, 5, 1, 1);
+    rig_expect(&rig, "");
+    rig_job(&rig, SCHEDULER_REST_ORDERED, 1);
+    rig_expect(&rig, "rest 1");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_found_rest_goes_on_by_waking_its_processes(void **state)
+{
+    struct rig rig = rig_new(2);
+    struct scheduler_event found = {.kind = SCHEDULER_REST_FOUND, .job = 1};
+    struct scheduler_job held = {.id = 1, .workers_min = 1, .workers_max = 2, .is_held = true};
+    rig_send(&rig, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED, .submitted = &held});
+    assert_int_equal(rig_send(&rig, found), 0);
+    assert_int_equal(rig_view(&rig, 1).state, SCHEDULER_RESTING);
+    assert_int_equal(rig_send(&rig, found), -EINVAL);
+    hold(&rig, 1, false);
+    rig_expect(&rig, "lanes 1=1, wake 1.0 @0, lanes 1=2, start 1.1 @1");
+    scheduler_destroy(rig.scheduler);
+}
+
+static void a_found_rest_frees_the_slots_of_workers_that_fall_asleep_later(void **state)
+{
+    struct rig rig = rig_new(2);
+    struct scheduler_job held = {.id = 1, .workers_min = 1, .workers_max = 1, .is_held = true};
+    rig_send(&rig, (struct scheduler_event){.kind = SCHEDULER_SUBMITTED, .submitted = &held});
+    assert_int_equal(find_worker(&rig, 1, 0, 1), 0);
+    assert_int_equal(
+        rig_send(&rig, (struct scheduler_event){.kind = SCHEDULER_REST_FOUND, .job = 1}), 0);
+    assert_int_equal(rig_view(&rig, 1).leaving, 1);
+    assert_int_equal(rig_out(&rig, 1, 0), 0);
+    assert_int_equal(scheduler_totals(rig.scheduler).free, 2);
+    scheduler_destroy(rig.scheduler);
+}
+
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
@@ -178,6 +261,11 @@ int main(void)
         cmocka_unit_test(a_held_job_gets_no_worker_and_gives_up_none),
         cmocka_unit_test(a_held_job_in_the_queue_blocks_no_other),
         cmocka_unit_test(a_found_worker_has_its_slot_without_a_start),
+        cmocka_unit_test(a_job_that_never_rests_makes_no_room_by_a_rest),
+        cmocka_unit_test(a_rest_by_order_needs_no_permission),
+        cmocka_unit_test(a_caller_that_ends_no_process_lets_only_some_jobs_sleep),
+        cmocka_unit_test(a_found_rest_goes_on_by_waking_its_processes),
+        cmocka_unit_test(a_found_rest_frees_the_slots_of_workers_that_fall_asleep_later),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -128,6 +128,161 @@ static void a_file_that_is_cut_off_is_refused(void **context)
     }
 }
 
+/* ---- tables ---- */
+
+#define ROW_BYTES (sizeof(uint64_t) + sizeof(float))
+
+static const struct table_file_head heads[] = {
+    {.name = "items", .terms = {.dim = 1, .dtype = REDUCE_F32, .rule = TABLE_TERMS_SGD}},
+    {.name = "none", .terms = {.dim = 1, .dtype = REDUCE_F32, .rule = TABLE_TERMS_SGD}},
+    {.name = "users",
+     .terms = {.dim = 1, .dtype = REDUCE_F32, .rule = TABLE_TERMS_SGD},
+     .steps = 3},
+};
+enum { TABLES = sizeof heads / sizeof *heads };
+
+/* Writes tensors and three tables, with 2, 0 and 6 rows in parts of two rows. */
+static void write_tables(size_t tensors)
+{
+    struct state_writer w;
+    struct err err = {0};
+    ok(state_write_begin(path, written, tensors, &w, &err), &err);
+    for (size_t i = 0; i < tensors; i++)
+        ok(state_write_put(&w, i, 10 + i, 20 + i, state + i, &err), &err);
+    for (size_t i = 0; i < TABLES; i++) {
+        struct table_file_writer t;
+        ok(state_write_begin_table(&w, &heads[i], &t, &err), &err);
+        for (size_t part = 0; i != 1 && part <= i; part++)
+            ok(table_file_put(&t, (char *)state + i, 2 * ROW_BYTES, &err), &err);
+        ok(state_write_end_table(&w, &t, &err), &err);
+    }
+    ok(state_write_finish(&w, &err), &err);
+}
+
+/* Reads all tables. Returns their number, or an error. */
+static int read_tables(const struct state_file *f, struct err *err)
+{
+    static char rows[TABLE_FILE_PART_BYTES_MAX];
+    struct table_file t = {0};
+    int count = 0, more;
+    while ((more = state_file_next_table(f, &t, err)) > 0) {
+        int64_t bytes;
+        while ((bytes = table_file_next(&t, rows, err)) > 0)
+            assert_memory_equal(rows, (char *)state + count, (size_t)bytes);
+        if (bytes < 0)
+            return (int)bytes;
+        assert_string_equal(t.head.name, heads[count].name);
+        assert_int_equal(t.head.rows, count == 1 ? 0 : 2 * (count + 1));
+        assert_int_equal(t.head.steps, heads[count].steps);
+        count++;
+    }
+    return more < 0 ? more : count;
+}
+
+static void tables_are_read_again_behind_the_tensors(void **context)
+{
+    for (size_t tensors = 0; tensors <= TENSORS; tensors += TENSORS) {
+        struct state_file f;
+        struct err err = {0};
+        write_tables(tensors);
+        ok(state_file_open(path, &f, &err), &err);
+        assert_int_equal(f.count, tensors);
+        assert_int_equal(read_tables(&f, &err), TABLES);
+        for (size_t i = 0; i < tensors; i++)
+            ok(state_file_read(&f, &f.tensors[i], again, &err), &err);
+        state_file_close(&f);
+    }
+}
+
+static void a_file_without_tables_has_none(void **context)
+{
+    struct state_file f;
+    struct err err = {0};
+    write_file();
+    ok(state_file_open(path, &f, &err), &err);
+    assert_int_equal(read_tables(&f, &err), 0);
+    state_file_close(&f);
+}
+
+static void a_changed_byte_of_a_table_is_found(void **context)
+{
+    struct err err = {0};
+    struct stat status;
+    uint32_t changes = 0;
+    write_tables(0);
+    assert_int_equal(stat(path, &status), 0);
+    int fd = open(path, O_RDWR);
+    for (off_t at = 0; at < status.st_size; at++) {
+        uint8_t byte, wrong;
+        struct state_file f = {.fd = -1};
+        assert_int_equal(pread(fd, &byte, 1, at), 1);
+        wrong = byte ^ 0x10;
+        assert_int_equal(pwrite(fd, &wrong, 1, at), 1);
+        int result = state_file_open(path, &f, &err);
+        result = result < 0 ? result : read_tables(&f, &err);
+        assert_true(result == TABLES || result == -EBADMSG || result == -EPROTO);
+        changes += result != TABLES;
+        state_file_close(&f);
+        assert_int_equal(pwrite(fd, &byte, 1, at), 1);
+    }
+    close(fd);
+    assert_in_range(status.st_size - changes, 0, TABLES * STATE_ALIGN); /* gaps that align tables */
+}
+
+static void a_file_without_one_of_its_tables_is_refused(void **context)
+{
+    struct stat status;
+    write_tables(1);
+    assert_int_equal(stat(path, &status), 0);
+    for (off_t bytes = status.st_size - 1; bytes >= 0; bytes -= 1 + bytes / 50) {
+        struct state_file f;
+        struct err err = {0};
+        assert_int_equal(truncate(path, bytes), 0);
+        assert_int_equal(state_file_open(path, &f, &err), -EBADMSG);
+    }
+}
+
+/* Changes the header to another version and length, with its checksum. */
+static void mend_header(uint32_t version, uint64_t more_bytes)
+{
+    struct state_header h;
+    int fd = open(path, O_RDWR);
+    assert_int_equal(pread(fd, &h, sizeof h, 0), sizeof h);
+    h.version = version;
+    h.file_bytes += more_bytes;
+    h.header_sum = state_sum(&h, offsetof(struct state_header, header_sum));
+    assert_int_equal(pwrite(fd, &h, sizeof h, 0), sizeof h);
+    assert_int_equal(ftruncate(fd, (off_t)h.file_bytes), 0);
+    close(fd);
+}
+
+static void a_header_that_contradicts_the_tables_is_refused(void **context)
+{
+    struct state_file f;
+    struct err err = {0};
+    write_file();
+    mend_header(STATE_FILE_VERSION_TABLES, 0);
+    assert_int_equal(state_file_open(path, &f, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "its tables are missing"));
+    write_tables(0);
+    mend_header(STATE_FILE_VERSION_TABLES, 1);
+    ok(state_file_open(path, &f, &err), &err);
+    assert_int_equal(read_tables(&f, &err), -EBADMSG);
+    assert_non_null(strstr(err.text, "a table lies outside of it"));
+    state_file_close(&f);
+}
+
+static void two_writers_of_one_path_have_two_temporary_names(void **context)
+{
+    struct state_writer first, second;
+    struct err err = {0};
+    ok(state_write_begin(path, written, 0, &first, &err), &err);
+    ok(state_write_begin(path, written, 0, &second, &err), &err);
+    assert_string_not_equal(first.file.temporary, second.file.temporary);
+    ok(state_write_finish(&first, &err), &err);
+    ok(state_write_finish(&second, &err), &err);
+}
+
 static void a_path_other_than_a_file_is_refused(void **context)
 {
     struct state_file f;
@@ -148,7 +303,7 @@ static void the_error_of_another_version_has_both_numbers(void **context)
     assert_int_equal(pwrite(fd, &version, 4, offsetof(struct state_header, version)), 4);
     close(fd);
     assert_int_equal(state_file_open(path, &f, &err), -EPROTO);
-    assert_non_null(strstr(err.text, "77"));
+    assert_non_null(strstr(err.text, "version 77, but this library reads versions 1 to 2"));
 }
 
 static void a_snapshot_that_is_given_up_leaves_the_one_before(void **context)
@@ -176,7 +331,7 @@ static void an_interrupted_write_leaves_no_file(void **context)
     char temporary[128];
     ok(state_write_begin(path, written, 1, &w, &err), &err);
     bool is_nameless = w.file.is_nameless;
-    snprintf(temporary, sizeof temporary, "%s.tmp-%d", path, (int)getpid());
+    snprintf(temporary, sizeof temporary, "%s", w.file.temporary);
     assert_int_equal(access(temporary, F_OK), is_nameless ? -1 : 0);
     state_write_abandon(&w);
     if (!is_nameless)
@@ -229,6 +384,12 @@ int main(void)
         cmocka_unit_test(a_written_snapshot_is_read_again),
         cmocka_unit_test(a_byte_that_has_changed_is_found),
         cmocka_unit_test(a_file_that_is_cut_off_is_refused),
+        cmocka_unit_test(tables_are_read_again_behind_the_tensors),
+        cmocka_unit_test(a_file_without_tables_has_none),
+        cmocka_unit_test(a_changed_byte_of_a_table_is_found),
+        cmocka_unit_test(a_file_without_one_of_its_tables_is_refused),
+        cmocka_unit_test(a_header_that_contradicts_the_tables_is_refused),
+        cmocka_unit_test(two_writers_of_one_path_have_two_temporary_names),
         cmocka_unit_test(a_path_other_than_a_file_is_refused),
         cmocka_unit_test(the_error_of_another_version_has_both_numbers),
         cmocka_unit_test(a_snapshot_that_is_given_up_leaves_the_one_before),

@@ -9,7 +9,7 @@ import sys
 import traceback
 
 from ..errors import GradpoolError
-from . import store as stores, study as studies
+from . import locks, service, store as stores, study as studies
 from .table import summary, table_of
 from .trial import best_of
 
@@ -27,7 +27,7 @@ def _plain_parser():
 def _parser():
     parser = _plain_parser()
     parser.add_argument('--slots', type=int)
-    for name in '--folder', '--resume', '--site', '--endpoint':
+    for name in '--folder', '--resume', '--preload', '--site', '--endpoint':
         parser.add_argument(name)
     parser.add_argument('script', nargs='?')
     parser.add_argument('arguments', nargs=argparse.REMAINDER)
@@ -46,6 +46,8 @@ def explore(words):
         if not _has_study(given.resume):
             return _missing(given.resume)
         settings = stores.Store(given.resume).settings
+        if not _has_endpoint(settings, given.endpoint):
+            return _USAGE
         options.folder, options.resume = os.path.abspath(given.resume), True
         script, arguments = settings['script'], settings['arguments']
         os.chdir(settings['cwd'])
@@ -53,12 +55,24 @@ def explore(words):
         script, arguments = os.path.abspath(given.script), given.arguments
         options.folder, options.slots = given.folder, given.slots
         options.site, options.endpoint = given.site, given.endpoint
+        options.preload = given.preload
     for number in signal.SIGTERM, signal.SIGHUP:
         if signal.getsignal(number) is not signal.SIG_IGN:      # as nohup does
             signal.signal(number, _interrupt)
     sys.argv[:] = [script, *arguments]
     sys.path[0] = os.path.dirname(script)
     return _run(script)
+
+
+def _has_endpoint(settings, endpoint):
+    """Returns whether a resumed study uses this service. None: no service is named."""
+    kept = settings['endpoint'] or service.ENDPOINT
+    if endpoint is None or endpoint == kept and not settings['slots']:
+        return True
+    where = 'a service of its own' if settings['slots'] else f'the service at {kept}'
+    _say(f"study {settings['name']} uses {where}, and --endpoint or GRADPOOL_ENDPOINT names "
+         f'{endpoint}; leave out --endpoint, and unset GRADPOOL_ENDPOINT')
+    return False
 
 
 def _run(script):
@@ -131,7 +145,7 @@ def trials(words):
 
 def _show(store, folder, as_json):
     rows, settings = store.trials(), store.settings
-    is_running = stores.is_locked(folder)
+    is_running = locks.is_locked(folder)
     if as_json:
         print(json.dumps(stores.document_of(settings, rows, is_running), indent=1))
         return
@@ -151,7 +165,7 @@ def _kill(store, folder, number):
         print(f'trial {number} has ended already: {rows[number - 1].state}')
         return _OK
     store.order(number)
-    when = 'ends now' if stores.is_locked(folder) else 'ends when the study is resumed'
+    when = 'ends now' if locks.is_locked(folder) else 'ends when the study is resumed'
     print(f'trial {number} {when}')
     return _OK
 

@@ -5,23 +5,21 @@ import collections
 import errno
 import math
 import os
-import select
 import signal
 import time
 
 from ..errors import GradpoolError
-from . import pool as pools
-from .ending import end_workers, held
+from . import pool as pools, store as stores
+from .ending import end_workers
+from .fleet import Fleet
 from .judge import Judge
 from .rules import DONE, END
-from .trial import check_parameters, ENDED, FAILED, KILLED, PROBING, Trial, TRAINED, WAITING
-from .worker import PARAMETERS
-from . import store as stores
+from .trial import (check_parameters, ENDED, FAILED, KILLED, PROBING, RESTING, RUNNING, Trial,
+                    TRAINED, WAITING)
 
 FAILURES_MAX = 3    # trials in a row that may fail without a report
 _KILLS_MAX = 3      # pools of a trial that may be killed from outside
 _COPY_S = 2         # least time between two writes of trials.csv and trials.json
-_QUEUE_S = 1        # longest wait in a turn until the service has queued a job
 _INTERRUPT_S = 25   # a pool gives its workers 15 s
 
 # Events of a study. `trial`: a Trial.
@@ -37,7 +35,7 @@ class Engine:
     """Runs the trials of a store.
 
       settings  those of study.db: name, command, workers, metric, mode, cwd
-      options   endpoint, site, program: of the pools; ahead: trials that may have a pool at once
+      options   of the Fleet
       rule, searcher, trials_max  of the Study
       say       function that gets a line for the user"""
 
@@ -47,9 +45,10 @@ class Engine:
         self._judge = Judge(rule, store.settings, say)
         self._searcher, self._trials_max = searcher, trials_max
         self._is_exhausted, self._asked = False, None
-        self._pools, self._kills = {}, collections.Counter()
+        self._fleet = Fleet(self.folder_of, store.settings, options, self._judge.rungs_of, say)
+        self._kills = collections.Counter()
         self._dirty, self._orders, self._is_broken = set(), [], False
-        self._failed_in_row, self._copied_s, self._signalled = 0, 0.0, set()
+        self._failed_in_row, self._copied_s = 0, 0.0
         for trial in self.trials:
             self._find(trial)
         if searcher is not None and self.trials:
@@ -65,7 +64,7 @@ class Engine:
 
     @property
     def has_processes(self):
-        return bool(self._pools)
+        return len(self._fleet) > 0
 
     def folder_of(self, trial):
         return os.path.join(self.folder, f'{trial.number:04d}')
@@ -93,9 +92,7 @@ class Engine:
         folder = self.folder_of(trial)
         if trial.is_over or not os.path.isdir(folder):
             return
-        found = pools.Pool.find(folder)
-        if found is not None:
-            self._pools[trial.number] = found
+        if self._fleet.find(trial) is not None:
             return
         code = pools.code_of(folder)
         if code is not None and not _is_signal(code):   # the pool has ended by itself
@@ -115,6 +112,7 @@ class Engine:
         self._take_orders()
         for trial in self._open():
             events += self._look_at(trial)
+        self._end_rests()
         self._tell()
         self._ask()     # after the ends, which may be all that the searcher waits for
         if self._write():
@@ -125,10 +123,7 @@ class Engine:
 
     def wait(self, seconds):
         """Waits until a pool ends, or for this time."""
-        poll = select.poll()
-        for one in self._pools.values():
-            poll.register(one.fd, select.POLLIN)
-        poll.poll(seconds * 1000)
+        self._fleet.wait(seconds)
 
     def _take_orders(self):
         try:
@@ -168,20 +163,42 @@ class Engine:
                 self._dirty.add(trial.number)
 
     def _look_at(self, trial):
-        events, pool = [], self._pools.get(trial.number)
+        events, pool = [], self._fleet.get(trial)
         if pool is not None:
             code = pool.code()      # before the reports, which the workers wrote before their end
             events = self._read(trial)
             if trial.state == WAITING and pool.has_started():
                 self._set(trial, state=PROBING)
+            if pool.rests() != (trial.state == RESTING):
+                self._look_at_rest(trial)
             if code is not None:
-                self._close(trial)
+                self._fleet.drop(trial)
                 self._finish(trial, code)
         elif trial.verdict:
             self._finish(trial, 128 + signal.SIGTERM)
         if trial.is_over:
             events.append(Ended(trial))
         return events
+
+    def _look_at_rest(self, trial):
+        if trial.state == RUNNING:
+            self._set(trial, state=RESTING)
+        elif trial.state == RESTING:
+            self._set(trial, state=RUNNING)
+
+    def _end_rests(self):
+        """Ends the rests that the rule has ended. Trials that rest by the rule end when no other
+        trial is left, whose report could wake them."""
+        for number in self._judge.woken:
+            if self.trials[number - 1].rests == 'rule':
+                self.trials[number - 1].go_on()
+                self._dirty.add(number)
+        self._judge.woken = []
+        still = self._open()
+        if self._is_exhausted and all(one.rests == 'rule' for one in still):
+            for trial in still:
+                trial.verdict = trial.verdict or END
+                self._dirty.add(trial.number)
 
     def _set(self, trial, **values):
         for name, value in values.items():
@@ -198,10 +215,6 @@ class Engine:
         return [Report(trial, step, value) for step, value in found]
 
     # ---- ends ----
-
-    def _close(self, trial):
-        self._pools.pop(trial.number).close()
-        self._signalled.discard(trial.number)
 
     def _finish(self, trial, code):
         """Enters the end of a pool. A pool that was killed is started again, and adopts the
@@ -257,30 +270,8 @@ class Engine:
         self._is_broken = True
 
     def _act(self):
-        for trial in self._open():
-            pool = self._pools.get(trial.number)
-            if pool is not None and trial.verdict and trial.number not in self._signalled:
-                pool.signal(signal.SIGTERM)
-                self._signalled.add(trial.number)
-            elif pool is None and not trial.verdict and len(self._pools) < self._options['ahead']:
-                self._start(trial)
-                if not self._pools[trial.number].await_queued(_QUEUE_S):
-                    return      # a slow service: the next turn continues
-
-    def _start(self, trial):
-        folder, options = self.folder_of(trial), self._options
-        pools.make_folder(folder)
-        stores.write_json(folder, PARAMETERS, trial.parameters)
-        least, most = self.settings['workers']
-        command = [options['program'], 'run', '--job', f'{self.settings["name"]}/{trial.number}',
-                   '--study', self.settings['name'], '--site', options['site'],
-                   '--endpoint', options['endpoint'], '--folder', folder,
-                   '--workers', str(least), '--workers-max', str(most),
-                   *pools.filled(trial.number, self.settings['command'], trial.parameters)]
-        with held():
-            self._pools[trial.number] = pools.Pool.start(folder, command, self.settings['cwd'],
-                                                         pools.environment_of(folder))
-        self._set(trial, begun_s=trial.begun_s or time.time())
+        for trial in self._fleet.act(self._open()):
+            self._set(trial, begun_s=trial.begun_s or time.time())
 
     def _copy(self, is_running):
         """Writes trials.csv and trials.json, if the last time is a while ago."""
@@ -300,25 +291,23 @@ class Engine:
         """Ends all pools. Their trials wait again, for the next process of the study."""
         until_s = time.monotonic() + _INTERRUPT_S
         self.signal_all()
-        while self._pools and time.monotonic() < until_s:
+        while self.has_processes and time.monotonic() < until_s:
             self.wait(1)
             self._collect()
         self._tell()
         self._write()
 
     def signal_all(self):
-        """Asks all pools to end. A second time gives their workers less time."""
-        for one in self._pools.values():
-            one.signal(signal.SIGINT)
+        self._fleet.signal_all()
 
     def _collect(self):
         for trial in self._open():
-            pool = self._pools.get(trial.number)
+            pool = self._fleet.get(trial)
             code = pool.code() if pool is not None else None
             if code is None:
                 continue
             self._read(trial)
-            self._close(trial)
+            self._fleet.drop(trial)
             if trial.verdict or not _is_signal(code) and code >= 0:
                 self._finish(trial, code)
             else:
@@ -327,6 +316,7 @@ class Engine:
                 self._set(trial, state=WAITING)
 
     def close(self):
+        self._options['starter'].close()
         self._copy(is_running=False)
         self.store.close()
 

@@ -1,6 +1,6 @@
 """Enters the reports of trials, and asks the rule of the study for verdicts."""
 from .reading import read
-from .rules import DONE, END, Report
+from .rules import DONE, END, Report, REST
 from .trial import smaller
 
 
@@ -9,11 +9,12 @@ class Judge:
 
       settings  of the study: metric, mode; rule_state, of an earlier process
       say       function that gets a line for the user
-      state     of the rule"""
+      state     of the rule
+      woken     numbers of trials whose rest the rule has ended, since the caller has emptied it"""
 
     def __init__(self, rule, settings, say):
         self._rule, self._metric, self._mode = rule, settings['metric'], settings['mode']
-        self.state, self._say = settings['rule_state'], say
+        self.state, self._say, self.woken = settings['rule_state'], say, []
 
     def read(self, trial, folder):
         """Enters the new reports of a trial, in its folder. Returns ([(step, value), ...], whether
@@ -54,3 +55,11 @@ class Judge:
         trial.reason = reason or trial.reason
         if verdict in (END, DONE):
             trial.verdict = verdict
+        elif verdict == REST:
+            trial.rests = trial.rests or 'rule'
+        if hasattr(self._rule, 'woken'):
+            self.woken += self._rule.woken(self.state)
+
+    def rungs_of(self, trial):
+        """Returns the steps at which the rule judges a trial."""
+        return self._rule.rungs_of(trial) if hasattr(self._rule, 'rungs_of') else []

@@ -3,7 +3,6 @@ workers. The pool survives the process of the study, and stores its exit code in
 next process of the study finds the pool by the lock of the folder, or learns how the pool has
 ended."""
 import errno
-import fcntl
 import os
 import re
 import signal
@@ -12,12 +11,15 @@ import time
 
 from ..errors import GradpoolError, mismatch
 from . import worker
+from .locks import holder_of
 
 _NAME = re.compile(r'\{([A-Za-z_]\w*)\}')
 _LOG_BYTES = 4096   # end of a log that is searched for its last line
-LOG = 'pool.log'
+LOG, LOCK = 'pool.log', 'lock'
 # The pool prints these words when the service has queued its job (svc/pool/pool.c).
 _QUEUED = b'starts its workers when slots are free'
+# The same for the last change of a rest (svc/pool/orders.c).
+_RESTS, _GOES_ON = b' rests: its workers sleep', b' goes on after its rest'
 _LOOK_S = 0.01
 
 
@@ -29,15 +31,17 @@ class Pool:
     def __init__(self, folder, pid, child=None):
         self.folder, self._child, self.fd = folder, child, os.pidfd_open(pid)
         self._code, self._log_bytes, self._output_begin = None, 0, 0
+        self._is_queued, self._rests, self._rest_size = False, False, 0
 
     @classmethod
-    def start(cls, folder, command, cwd, environment):
-        """Starts the process. Output of the pool, such as refusals, is appended to its log."""
+    def start(cls, folder, command, cwd, environment, begin=None):
+        """Starts the process. Output of the pool, such as refusals, is appended to its log.
+
+          begin  starts a process that is no child of this one; None: a child"""
         log_bytes = _bytes_of_rank(folder)
         with open(os.path.join(folder, LOG), 'ab') as log:
             output_begin = os.stat(log.fileno()).st_size
-            child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                     cwd=cwd, start_new_session=True, env=environment)
+            child = (begin or _begin)(command, log, cwd, environment)
         started = cls(folder, child.pid, child)
         started._log_bytes, started._output_begin = log_bytes, output_begin
         return started
@@ -46,15 +50,15 @@ class Pool:
     def find(cls, folder):
         """Returns the running pool of the folder, started by an earlier process of the study; None:
         there is none."""
-        pid = _holder_of(folder)
+        pid = holder_of(os.path.join(folder, LOCK))
         if pid is None:
             return None
         try:
             found = cls(folder, pid)
         except OSError:
             return None
-        if _holder_of(folder) == pid:   # otherwise the number may be that of another process
-            return found
+        if holder_of(os.path.join(folder, LOCK)) == pid:
+            return found    # otherwise the number may be that of another process
         found.close()
         return None
 
@@ -82,6 +86,19 @@ class Pool:
             time.sleep(_LOOK_S)
         return True
 
+    def is_queued(self):
+        """Returns whether the service has queued the job. The pool then handles SIGUSR1."""
+        self._is_queued = self._is_queued or _QUEUED in self._output()
+        return self._is_queued
+
+    def rests(self):
+        """Returns whether the job rests."""
+        size = os.stat(os.path.join(self.folder, LOG)).st_size
+        if size != self._rest_size:
+            output = self._output()
+            self._rests, self._rest_size = output.rfind(_RESTS) > output.rfind(_GOES_ON), size
+        return self._rests
+
     def _output(self):
         with open(os.path.join(self.folder, LOG), 'rb') as log:
             log.seek(self._output_begin)
@@ -97,28 +114,17 @@ class Pool:
         os.close(self.fd)
 
 
+def _begin(command, log, cwd, environment):
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=cwd,
+                            start_new_session=True, env=environment)
+
+
 def _has_ended(pidfd):
     try:
         signal.pidfd_send_signal(pidfd, 0)
     except ProcessLookupError:
         return True
     return False
-
-
-def _holder_of(folder):
-    """Returns the process of the pool that has locked the folder; None: there is none."""
-    try:
-        descriptor = os.open(os.path.join(folder, 'lock'), os.O_RDONLY | os.O_CLOEXEC)
-    except OSError:
-        return None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        text = os.pread(descriptor, 16, 0)
-        return int(text) if text.isdigit() else None
-    finally:
-        os.close(descriptor)
-    return None
 
 
 def code_of(folder):

@@ -9,6 +9,8 @@ from ..errors import mismatch
 GO_ON = 'go on'
 END = 'end'     # the trial is not good enough
 DONE = 'done'   # the trial has made its last step
+REST = 'rest'   # the trial rests, until woken() of the rule names it
+RUNG_MAX = 10 ** 9   # highest rung that a trial knows
 BRACKETS_MAX = 100000   # trials until the order of Hyperband's brackets repeats
 
 # One value of a trial: its number, its step, and the value, of which a smaller one is better. The
@@ -41,14 +43,26 @@ class ASHA:
     rungs after `first`, first * eta, first * eta ** 2, ... steps, below `last`. At a rung the best
     1/eta of the trials with this rung so far go on. No trial waits for another one.
 
-      last  a trial with so many steps is complete; None: the trial ends by itself"""
+      last  a trial with so many steps is complete; None: the trial ends by itself
+      rest  True: other trials of a rung rest, and go on when they are among the best 1/eta of the
+            trials that have come since"""
 
-    def __init__(self, first, eta=3, last=None):
+    def __init__(self, first, eta=3, last=None, rest=False):
+        self.rest = bool(rest)
         self.first, self.eta = _whole('ASHA', 'first', first, 1), _whole('ASHA', 'eta', eta, 2)
         self.last = None if last is None else _whole('ASHA', 'last', last, 1)
 
     def __repr__(self):
-        return f'ASHA(first={self.first}, eta={self.eta}, last={self.last})'
+        rest = ', rest=True' if self.rest else ''
+        return f'ASHA(first={self.first}, eta={self.eta}, last={self.last}{rest})'
+
+    def rungs_of(self, trial):
+        """Returns the first rungs, at which a trial rests if its study has ended."""
+        rungs, rung = [], self.first
+        while rung < (self.last or RUNG_MAX):
+            rungs.append(rung)
+            rung *= self.eta
+        return rungs
 
     def rung_of(self, step):
         """Returns the highest rung that a trial with so many steps has reached; None: no rung."""
@@ -67,7 +81,21 @@ class ASHA:
         values[str(report.trial)] = report.value
         place = place_of(report.value, values.values())
         text = f'place {place} of {len(values)} at step {rung}'
-        return (GO_ON if place <= math.ceil(len(values) / self.eta) else END), text
+        if place <= math.ceil(len(values) / self.eta):
+            return GO_ON, text
+        if self.rest:
+            state.setdefault('resting', {})[str(report.trial)] = str(rung)
+        return (REST if self.rest else END), text
+
+    def woken(self, state):
+        """Returns the numbers of the resting trials that go on, and forgets their rests."""
+        resting = state.get('resting', {})
+        woken = [trial for trial, rung in resting.items()
+                 if place_of(state[rung][trial], state[rung].values())
+                 <= math.ceil(len(state[rung]) / self.eta)]
+        for trial in woken:
+            del resting[trial]
+        return list(map(int, woken))
 
 
 class Hyperband:
@@ -91,6 +119,9 @@ class Hyperband:
     def bracket_of(self, trial):
         return self._order[(trial - 1) % len(self._order)]
 
+    def rungs_of(self, trial):
+        return self.brackets[self.bracket_of(trial)].rungs_of(trial)
+
     def judge(self, state, report):
         number = self.bracket_of(report.trial)
         verdict, text = self.brackets[number].judge(state.setdefault(str(number), {}), report)
@@ -109,6 +140,10 @@ class Median:
 
     def __repr__(self):
         return f'Median(first={self.first}, every={self.every}, least={self.least})'
+
+    def rungs_of(self, trial):
+        first = -(-self.first // self.every) * self.every
+        return [first + self.every * i for i in range(64)]
 
     def judge(self, state, report):
         own = state.setdefault('trials', {}).setdefault(

@@ -8,6 +8,7 @@ import subprocess
 import time
 
 from ..errors import GradpoolError, mismatch
+from . import locks
 from .ending import held
 
 PROGRAM = '_GRADPOOL_PROGRAM'   # path of the gradpool that has started this process
@@ -16,6 +17,7 @@ _ASK_S = 30
 _UP_S = 60
 _STOP_S = 120
 _PAUSE_S = 0.2
+_LOOK_S = 1     # time between two looks at the process of the service
 
 
 def program():
@@ -59,9 +61,10 @@ class Own:
     study, as the trials do. `endpoint`: that of the former process; None: a new one."""
 
     def __init__(self, folder, site, slots, endpoint=None):
-        self._state = os.path.join(folder, 'service')
+        self._state, self._looked_s = os.path.join(folder, 'service'), time.monotonic()
+        self._site, self._slots, self._child = site, slots, None
         self._door = f'unix:{self._state}/control.sock'
-        self.endpoint = self._find() or self._start(site, slots, endpoint)
+        self.endpoint = self._find() or self._start(endpoint)
 
     def _find(self):
         try:
@@ -69,14 +72,32 @@ class Own:
         except (GradpoolError, ValueError, KeyError):
             return None
 
-    def _start(self, site, slots, endpoint):
+    def keep(self, say):
+        """Starts the service again if its process has ended, at the same address, which the trials
+        know. Raises GradpoolError if this is not possible.
+
+          say  function that gets a line for the user"""
+        now_s = time.monotonic()
+        if now_s - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        if locks.is_held(os.path.join(self._state, 'lock')):
+            return
+        say(f'the service of this study has ended by itself, see {self._state}.log; it is started '
+            'again, and the trials train on')
+        self._start(self.endpoint)
+
+    def _start(self, endpoint):
         log_path, child = self._state + '.log', None
+        if self._child is not None:
+            self._child.wait()      # has ended: its lock is free
         command = [program(), 'serve', '--state-dir', self._state, '--worker-slots',
-                   f'{site}={slots}', '--listen', endpoint or 'gradpool://127.0.0.1:0']
+                   f'{self._site}={self._slots}', '--listen', endpoint or 'gradpool://127.0.0.1:0']
         try:
             with open(log_path, 'ab') as log, held():
                 child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log,
                                          stderr=log, start_new_session=True)
+            self._child = child
             return self._await(child, log_path)
         except BaseException:
             if child is not None:

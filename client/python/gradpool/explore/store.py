@@ -3,21 +3,18 @@ in the file before its effect on a process. trials.csv and trials.json are copie
 import csv
 import dataclasses
 import errno
-import fcntl
 import io
 import json
 import math
 import os
 import sqlite3
-import time
 
 from ..errors import GradpoolError, mismatch
 from .trial import Trial
 
 NAME = 'study.db'
-VERSION = 1
+VERSION = 2
 _BUSY_S = 10    # longest wait for another process that writes
-_LOCK_S, _LOCK_PAUSE_S = 1, 0.02    # is_locked() of another process holds the lock for a moment
 _JSON = ('parameters', 'curve')
 _FIELDS = tuple(field.name for field in dataclasses.fields(Trial))
 _TABLES = f'''
@@ -142,44 +139,6 @@ def _trial_of(row):
     for name in (*_JSON, 'value'):
         values[name] = json.loads(values[name])
     return Trial(**{**values, 'is_told': bool(values['is_told'])})
-
-
-# ---- the folder ----
-
-def lock(folder):
-    """Locks the folder for this process. Returns a descriptor, which is closed with the process."""
-    held = os.open(os.path.join(folder, 'study.lock'), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    until_s = time.monotonic() + _LOCK_S
-    while not (is_ours := _try_lock(held)) and time.monotonic() < until_s:
-        time.sleep(_LOCK_PAUSE_S)
-    if not is_ours:
-        holder = os.read(held, 32).decode() or 'unknown'
-        os.close(held)
-        raise GradpoolError(errno.EEXIST, f'folder {folder}: process {holder} runs this study; '
-                            'end the process, or give another folder')
-    os.ftruncate(held, 0)
-    os.write(held, str(os.getpid()).encode())
-    return held
-
-
-def _try_lock(descriptor, kind=fcntl.LOCK_EX):
-    try:
-        fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
-def is_locked(folder):
-    """Returns whether a process runs the study of the folder."""
-    try:
-        held = os.open(os.path.join(folder, 'study.lock'), os.O_RDWR | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        return not _try_lock(held, fcntl.LOCK_SH)     # two that ask at once are no study
-    finally:
-        os.close(held)
 
 
 # ---- copies for people ----

@@ -5,9 +5,10 @@ import socket
 import sys
 
 from ..errors import mismatch
-from . import pool as pools, service, store as stores
+from . import locks, pool as pools, service, store as stores
 from .ending import held
 from .engine import Engine
+from .preload import starter_of
 from .rules import Never
 from .table import Table
 from .trial import best_of, text_of
@@ -19,7 +20,7 @@ _made = []      # the Study of this process
 
 class Options:
     """Options of `gradpool explore`, for the Study of its script. Without the command: none."""
-    folder = site = endpoint = slots = None
+    folder = site = endpoint = slots = preload = None
     resume = False
 
 
@@ -39,20 +40,22 @@ class Study:
       searcher  chooses parameters, in place of submit(): an object with ask() and tell()
       trials    most trials of the searcher; None: until ask() returns None
       folder    of results; None: gradpool-NAME
+      rest      True: trials may rest, to make room for others of the site
 
     `trials` and `best` are the trials so far. Raises GradpoolError."""
 
     def __init__(self, name, command, workers=(1, 1), metric='loss', mode='min', rule=None,
-                 searcher=None, trials=None, folder=None):
+                 searcher=None, trials=None, folder=None, rest=False):
         rule = rule or Never()
         _check(name, command, workers, metric, mode, searcher)
         self.name, self.folder = name, os.path.abspath(
             options.folder or folder or f'gradpool-{name}')
         self.metric, self.mode = metric, mode
         self._submitted, self._is_over, self._own, self._engine = 0, False, None, None
+        self._has_begun = False
         self._table = Table(sys.stdout)
         self._settings = {'name': name, 'command': list(command), 'workers': list(workers),
-                          'metric': metric, 'mode': mode, 'rule': repr(rule)}
+                          'metric': metric, 'mode': mode, 'rule': repr(rule), 'rest': bool(rest)}
         store = self._open_store(searcher)
         self._engine = Engine(self.folder, store, rule, searcher, trials,
                               self._options_of_pools(store), self._table.say)
@@ -64,7 +67,7 @@ class Study:
             raise mismatch(f"a second Study, '{self.name}', in one process; make each in a script "
                            'of its own')
         pools.make_folder(self.folder)
-        self._lock = stores.lock(self.folder)
+        self._lock = locks.lock(self.folder)
         exists = os.path.exists(os.path.join(self.folder, stores.NAME))
         if exists and not options.resume:
             raise mismatch(f'folder {self.folder} has a study already; continue it with `gradpool '
@@ -76,7 +79,7 @@ class Study:
         return self._reopen() if exists else stores.Store.create(self.folder, {
             **self._settings, 'script': os.path.abspath(sys.argv[0]), 'arguments': sys.argv[1:],
             'cwd': os.getcwd(), 'site': options.site, 'slots': options.slots,
-            'endpoint': options.endpoint, 'rule_state': {}})
+            'endpoint': options.endpoint, 'preload': options.preload, 'rule_state': {}})
 
     def _reopen(self):
         store = stores.Store(self.folder)
@@ -101,7 +104,8 @@ class Study:
             raise mismatch(f'study {self.name}: a trial needs {kept["workers"][0]} slots, and site '
                            f'{site} has {slots}; give fewer workers')
         return {'program': service.program(), 'site': site, 'endpoint': endpoint,
-                'ahead': 2 * slots}
+                'ahead': 2 * slots,
+                'starter': starter_of(self.folder, kept, self._table.say)}
 
     # ---- trials ----
 
@@ -142,10 +146,12 @@ class Study:
         """Yields the events of the study, until all trials have ended: Report (trial, step, value)
         and Ended (trial). The loop may submit trials, and end them with trial.kill(). A loop that
         is left early ends all processes; --resume continues the study."""
-        is_complete = False
+        is_complete, self._has_begun = False, True
         try:
             while not self._engine.is_over():
                 yield from self._engine.turn()
+                if self._own is not None:
+                    self._own.keep(self._table.say)
                 self._table.draw()
                 self._engine.wait(_TURN_S)
             is_complete = True
@@ -153,16 +159,21 @@ class Study:
             self.close(is_complete)
 
     def close(self, is_complete=False):
-        """Ends all processes of the study."""
+        """Ends all processes of the study. A script that ends before run() leaves the trials of an
+        earlier process, which train on."""
         if self._is_over:
             return
+        has_processes = self._engine is not None and self._engine.has_processes
         with held(self._hurry):
             self._is_over = True
             try:
-                if self._engine is not None and not is_complete and self._engine.has_processes:
+                if has_processes and not self._has_begun:
+                    self._table.say('its trials train on; correct the script, and `gradpool '
+                                    f'explore --resume {self.folder}` continues with them')
+                elif has_processes and not is_complete:
                     self._end_trials()
             finally:
-                if self._own is not None:
+                if self._own is not None and (self._has_begun or not has_processes):
                     self._end_service()
                 if self._engine is not None:
                     self._engine.close()

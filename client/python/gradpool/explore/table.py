@@ -5,14 +5,15 @@ import shutil
 import time
 
 from .engine import Ended
-from .trial import (ENDED, FAILED, KILLED, OVER, PROBING, RUNNING, smaller, text_of,
+from .trial import (ENDED, FAILED, KILLED, OVER, PROBING, RESTING, RUNNING, smaller, text_of,
                     TRAINED, WAITING)
 
 _DRAW_S = 0.5
 _TREND = 10     # points of a trend
 _BARS, _PLAIN_BARS = '▁▂▃▄▅▆▇█', '.:-=+*#@'
-_COLORS = {RUNNING: '32', PROBING: '33', FAILED: '31', ENDED: '2', KILLED: '2', WAITING: '2'}
-_ORDER = (RUNNING, PROBING, TRAINED, ENDED, KILLED, FAILED, WAITING)
+_COLORS = {RUNNING: '32', PROBING: '33', FAILED: '31', ENDED: '2', KILLED: '2', WAITING: '2',
+           RESTING: '36'}
+_ORDER = (RUNNING, PROBING, RESTING, TRAINED, ENDED, KILLED, FAILED, WAITING)
 _HEADS = ('trial', 'parameters', 'state', 'workers', 'step', None, 'trend', 'feedback', 'steps/s')
 _ROOM = 6       # lines of a drawing besides the trials
 

@@ -1,10 +1,11 @@
 """A trial of a study: one configuration, which trains as one job."""
 import dataclasses
+import math
 
 from ..errors import mismatch
 from .rules import is_better
 
-WAITING, PROBING, RUNNING = 'waiting', 'probing', 'running'
+WAITING, PROBING, RUNNING, RESTING = 'waiting', 'probing', 'running', 'resting'
 TRAINED, ENDED, KILLED, FAILED = 'trained', 'ended', 'killed', 'failed'
 OVER = (TRAINED, ENDED, KILLED, FAILED)
 _CURVE_MAX = 32     # points of the curve; from there on each second one is dropped
@@ -15,8 +16,9 @@ _PLAIN = (str, int, float, bool, type(None))
 class Trial:
     """One row of study.db.
 
-      state     waiting (no process), probing (no report yet), running; trained, ended (by the
-                rule), killed, failed
+      state     waiting (no process), probing (no report yet), running, resting (its workers
+                sleep, without slots); trained, ended (by the rule), killed, failed
+      rests     'user' or 'rule': who wants the trial to rest; '': nobody
       value     the last value of the metric; None: no report has one
       step, workers  of the last report
       skipped   reports that had no effect: their step did not rise, they had no value of the
@@ -44,6 +46,7 @@ class Trial:
     ended_s: float = None
     offset: int = 0             # bytes of its reports that were read
     is_told: bool = False       # the searcher knows the end
+    rests: str = ''
 
     @property
     def is_over(self):
@@ -53,6 +56,16 @@ class Trial:
         """Ends the trial. No effect on one that has ended, or is about to end."""
         if not self.is_over and not self.verdict:
             self.verdict, self.reason = 'kill', self.reason or 'killed'
+
+    def rest(self):
+        """Lets the trial rest before its next step, until go_on(): its workers sleep, without
+        slots. The script has a gradpool.elastic.Run."""
+        if not self.is_over:
+            self.rests = 'user'
+
+    def go_on(self):
+        """Ends the rest of the trial. Its workers wait for free slots."""
+        self.rests = ''
 
     @property
     def feedback_s(self):
@@ -84,10 +97,10 @@ class Trial:
 
 def best_of(trials, mode):
     """Returns the trial with the best last value, the first one of equal ones; None: no trial has a
-    value."""
+    value. A trial whose value is NaN is never the best."""
     best = None
     for one in trials:
-        if one.value is None:
+        if one.value is None or math.isnan(one.value):
             continue
         if best is None or is_better(smaller(one.value, mode), smaller(best.value, mode)):
             best = one

@@ -1,12 +1,14 @@
 """A trial's side of a study: the parameters, and reports. A report is one line of JSON at the end
 of a file in the folder of the trial. The study reads the file, also after its own restart. Without
 a study nothing is written. Imports no torch."""
+import contextlib
 import json
 import os
 import sys
 import time
 
 from ..errors import mismatch
+from .rests import Watch
 
 VARIABLE = '_GRADPOOL_TRIAL'    # the folder of the trial; no user sets it
 REPORTS, PARAMETERS = 'reports', 'parameters.json'
@@ -19,6 +21,7 @@ class _Reporter:
 
     def __init__(self):
         self.step, self._file, self._is_torn, self._has_failed = 0, None, False, False
+        self._watch = None
 
     def write(self, step, workers, values):
         """Appends a report. A failed write loses the report, and the training continues."""
@@ -35,6 +38,9 @@ class _Reporter:
                 print(f'gradpool: the report of step {step} was not written to {folder}/{REPORTS}: '
                       f'{error.strerror}; free space, or end the trial', file=sys.stderr)
             self._has_failed = True
+        self._watch = self._watch or Watch(folder)
+        with contextlib.suppress(OSError):      # a full disk: the trial trains on
+            self._watch.reach(step)
 
     def _append(self, folder, text):
         if self._file is None:

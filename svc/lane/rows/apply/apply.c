@@ -137,7 +137,7 @@ static int apply_open_rows(struct row_apply *apply)
     if (births < 0)
         job_fail(table->job, (int)births,
                  "table '%s' of job '%s': lane %u has no memory for new rows (%s); raise "
-                 "--job-memory-max, or use more lanes",
+                 "--lane-memory-max, or use more lanes",
                  table->name, table->job->name, table->job->lane->options.id,
                  err_text((int)births));
     if (births < 0)

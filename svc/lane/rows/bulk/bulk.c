@@ -90,6 +90,7 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
     table->hold->loads = loads;
     job_wake(table->job);
     *ret_standing = (struct bulk_standing){.is_held = bulk_is_held(table),
+                                           .is_bsp = table_is_bsp(table),
                                            .clock = bulk_clock(table),
                                            .steps = bulk_updates_before(table, bulk_clock(table)),
                                            .rows = bulk_rows(table),

@@ -10,6 +10,7 @@
 
 struct bulk_standing {
     bool is_held; /* the hold has begun: no push is applied any more */
+    bool is_bsp;  /* all lanes must hold the table at the same clock */
     /* BSP: all earlier clocks are applied; otherwise the smallest clock of the members */
     uint64_t clock;
     uint64_t steps;   /* number of updates of the table, for rules that count them */

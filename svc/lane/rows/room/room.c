@@ -8,15 +8,37 @@
 
 #include <errno.h>
 
-/* The rows are allocated as all other memory of the tables, and counted by the allowance. */
+#define PAGE_BYTES 4096u
+
+static int room_alloc(void *context, size_t bytes, void **ret_memory)
+{
+    struct row_room *room = context;
+    void *memory = bytes < PAGE_BYTES ? arena_alloc(room->arena, &room->account, bytes)
+                                      : arena_alloc_aligned(room->arena, &room->account, bytes);
+    if (!memory)
+        return arena_lack(room->arena);
+    *ret_memory = memory;
+    return 0;
+}
+
+static void room_free_rows(void *context, void *memory, size_t bytes)
+{
+    struct row_room *room = context;
+    (void)bytes;
+    arena_free(room->arena, &room->account, memory);
+}
+
+/* The allowance limits the rows, and the lane's memory limits all allowances, so the account has no
+ * limit. */
 int room_make(struct lane_tables *tables)
 {
     int error = allowance_alloc(&tables->allowance, sizeof *tables->room, (void **)&tables->room);
     if (error < 0)
         return error;
-    tables->room->rows = (struct allowance){.alloc = tables->allowance.alloc,
-                                            .free = tables->allowance.free,
-                                            .context = tables->allowance.context};
+    struct row_room *room = tables->room;
+    room->arena = tables->job->lane->options.arena;
+    room->account.limit_bytes = SIZE_MAX;
+    room->rows = (struct allowance){.alloc = room_alloc, .free = room_free_rows, .context = room};
     return 0;
 }
 

@@ -4,10 +4,14 @@
 #ifndef GRADPOOL_LANE_ROWS_ROOM_ROOM_H
 #define GRADPOOL_LANE_ROWS_ROOM_ROOM_H
 
+#include "svc/lane/memory/arena.h"
 #include "svc/lane/rows/types.h"
 
 struct row_room {
     struct allowance rows; /* rows and indexes of all tables of the job */
+    /* bytes of `rows`, apart from the account of the job, whose limit is for tensors */
+    struct arena_account account;
+    struct arena *arena;
     uint64_t needed_bytes; /* limit that refused rows need; 0: no push waits for memory */
     uint64_t asked_bytes;  /* limit at the last request for the next step; 0: none was made */
     bool is_due;           /* the coordinator has to receive a request */

@@ -199,6 +199,20 @@ static void the_sum_of_the_ranks_words_is_the_record(void **state)
     assert_true(ranks_have(sum.record.leaving, 63) && !ranks_have(sum.record.holds, 700));
 }
 
+static void a_record_names_the_rest_that_a_rank_knows(void **state)
+{
+    uint64_t words[STEP_WORDS_COUNT] = {0};
+    struct step_sum sum;
+    add(words, (struct step_word){.rank = 0, .holds = true});
+    assert_int_equal(step_words_rest(words), 0);
+    add(words, (struct step_word){.rank = 1, .holds = true, .rest = 7});
+    add(words, (struct step_word){.rank = 2, .holds = true, .rest = 7});
+    assert_int_equal(step_words_read(words, 3, 0, 0, &sum), 0);
+    assert_int_equal(step_words_rest(words), 7);
+    words[STEP_WORDS_REST] += UINT64_C(8) << 16 | 1;
+    assert_int_equal(step_words_rest(words), 0);
+}
+
 static void all_ranks_detect_a_late_rank_with_another_number_of_rounds(void **state)
 {
     uint64_t words[STEP_WORDS_COUNT] = {0};
@@ -258,6 +272,7 @@ int main(void)
         cmocka_unit_test(the_state_of_another_deal_is_refused),
         cmocka_unit_test(changed_words_are_refused_or_harmless),
         cmocka_unit_test(the_sum_of_the_ranks_words_is_the_record),
+        cmocka_unit_test(a_record_names_the_rest_that_a_rank_knows),
         cmocka_unit_test(all_ranks_detect_a_late_rank_with_another_number_of_rounds),
         cmocka_unit_test(late_ranks_get_the_end_of_the_training),
         cmocka_unit_test(sums_that_no_ranks_send_are_refused),

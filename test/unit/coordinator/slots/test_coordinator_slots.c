@@ -32,6 +32,21 @@ static void a_job_begins_with_all_workers_that_have_slots(void **state)
     end_expect_none(pool, BODY(POOL_ORDERS));
 }
 
+static void a_job_of_a_burst_leaves_slots_for_the_announced_ones(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    for (uint32_t followers = 4; followers-- > 0;) {
+        char name[2] = {(char)('a' + followers)};
+        envelope *reply =
+            end_ask(pool, &MESSAGE(0, POOL_SUBMIT, pool_submit, .job = name, .workers = 1,
+                                   .workers_max = 4, .study = "digits", .followers = followers));
+        assert_int_equal(reply->body_case, BODY(DONE));
+        message_free(reply);
+        assert_int_equal(pool_expect_for(pool, POOL_START, name, 0).workers, 1);
+    }
+    end_expect_none(pool, BODY(POOL_ORDERS));
+}
+
 /* The first tenant has all slots. A job of the second tenant then gets the slots of the highest
  * ranks, until both tenants have the same number of slots (F6). */
 static void two_tenants_share_a_site(void **state)
@@ -92,6 +107,55 @@ static void a_worker_without_the_newest_incarnation_is_refused(void **state)
     pool_worker_join(*state, &next, 0);
     snprintf(other.job, sizeof other.job, "another");
     pool_worker_refused(*state, &other, -ESTALE, "and the job of the pool is over");
+}
+
+static const struct session *session_at(struct rig *rig, uint32_t rank)
+{
+    const struct slots_job *job = slots_find_job(rig->coordinator->service, NULL, "resnet");
+    const struct job *training = job ? slots_training(job) : NULL;
+    return training && rank < training->workers ? training->sessions[rank] : NULL;
+}
+
+static void a_newer_start_ends_only_the_older_one_of_its_rank(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 2, 2);
+    struct pool_order zero = pool_expect_and_start(pool), one = pool_expect_and_start(pool);
+    struct end *other = pool_worker_join(*state, &zero, 0);
+    struct end *former = pool_worker_join(*state, &one, 0);
+    const struct session *trains = session_at(*state, 0), *lives_on = session_at(*state, 1);
+    assert_true(trains && lives_on);
+    /* a number that the coordinator has not stored ends no worker, and neither does an older one */
+    struct pool_order invented = one;
+    invented.incarnation++;
+    pool_worker_refused(*state, &invented, -ESTALE, "and is not the newest one");
+    assert_ptr_equal(session_at(*state, 1), lives_on);
+    /* the pool cannot end the process, for example on a lost node, and starts another one */
+    pool_ended(pool, &one, 1);
+    struct pool_order next = pool_expect_for(pool, POOL_START, "resnet", 1);
+    assert_true(next.incarnation > one.incarnation);
+    assert_ptr_equal(session_at(*state, 1), lives_on);
+    pool_worker_refused(*state, &one, -ESTALE, "and is not the newest one");
+    assert_ptr_equal(session_at(*state, 1), lives_on);
+    struct end *newer = pool_worker_join(*state, &next, 0);
+    end_expect_closed(former);
+    assert_ptr_equal(session_at(*state, 0), trains);
+    assert_true(session_is_in(session_at(*state, 0)) && session_is_in(session_at(*state, 1)));
+    end_close(newer);
+    end_close(other);
+}
+
+static void a_worker_that_comes_after_the_training_is_refused(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 2, 2);
+    struct pool_order zero = pool_expect_and_start(pool), one = pool_expect_and_start(pool);
+    end_leave(pool_worker_join(*state, &zero, 0));
+    rig_settle(*state);
+    pool_worker_refused(*state, &one, -ESTALE, "and the training has ended");
+    pool_ended(pool, &one, SLOTS_EXIT_STALE);
+    pool_ended(pool, &zero, 0);
+    assert_int_equal(pool_expect(pool, POOL_OVER).code, 0);
 }
 
 /* The order was sent. Before the ordered worker joins, another job needs the slot. */
@@ -165,6 +229,23 @@ static void a_resize_of_an_operator_is_refused(void **state)
     end_ask_refused(operator, &
                     MESSAGE(0, RESIZE_REQUEST, resize_request, .job = "bert", .workers = 1),
                     -ENOENT, "there is no job bert");
+}
+
+/* The script may join no job at all, and then a further worker would repeat its work. */
+static void a_job_that_no_worker_has_joined_gets_no_more_slots(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    struct pool_order last = {0};
+    pool_submit(pool, "bert", 3, 3);
+    for (uint32_t rank = 0; rank < 3; rank++)
+        last = pool_expect_and_start(pool);
+    pool_submit(pool, "resnet", 1, 4);
+    pool_expect_and_start(pool);
+    pool_ended(pool, &last, 0);
+    pools_look(*state);
+    envelope *reply = pools_ask_jobs(*state, "");
+    assert_int_equal(reply->jobs_reply->sites[0]->held, 3);
+    message_free(reply);
 }
 
 /* The job cannot be resized before a worker has joined, so the order waits until then. */
@@ -406,12 +487,16 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         CASE(a_job_starts_on_free_slots_of_its_site),
         CASE(a_job_begins_with_all_workers_that_have_slots),
+        CASE(a_job_of_a_burst_leaves_slots_for_the_announced_ones),
         CASE(two_tenants_share_a_site),
         CASE(the_tenant_with_fewer_slots_is_served_first),
         CASE(a_worker_without_the_newest_incarnation_is_refused),
+        CASE(a_newer_start_ends_only_the_older_one_of_its_rank),
+        CASE(a_worker_that_comes_after_the_training_is_refused),
         CASE(an_order_overtaken_by_a_shrink_is_refused_in_words),
         CASE(growth_resizes_the_job_before_its_worker_starts),
         CASE(a_resize_of_an_operator_is_refused),
+        CASE(a_job_that_no_worker_has_joined_gets_no_more_slots),
         CASE(growth_waits_until_the_job_has_begun),
         CASE(a_failed_worker_starts_again_and_three_failures_end_the_job),
         CASE(a_job_that_fails_with_a_worker_ends_with_its_first_failure),

@@ -72,6 +72,22 @@ static void an_end_that_is_not_stored_is_sent_later(void **state)
     kept_log_expect("was not deleted:");
 }
 
+static void a_rest_that_is_not_stored_is_refused(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    envelope order = MESSAGE(0, POOL_REST, pool_rest, .job = "resnet", .rests = true);
+    pool_submit(pool, "vgg", 4, 4);
+    for (uint32_t rank = 0; rank < 4; rank++)
+        pool_expect(pool, POOL_START);
+    pool_submit(pool, "resnet", 1, 1);
+    disk_error = ENOSPC;
+    end_ask_refused(pool, &order, -ENOSPC, "job resnet: its rest was not stored: ");
+    disk_error = 0;
+    envelope *reply = end_ask(pool, &order);
+    assert_int_equal(reply->body_case, BODY(DONE));
+    message_free(reply);
+}
+
 static void ends_that_are_not_stored_are_logged(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -92,9 +108,8 @@ static void ends_that_are_not_stored_are_logged(void **state)
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        CASE(a_job_that_is_not_stored_is_refused),
-        CASE(a_start_that_is_not_stored_is_not_sent),
-        CASE(an_end_that_is_not_stored_is_sent_later),
+        CASE(a_job_that_is_not_stored_is_refused),     CASE(a_start_that_is_not_stored_is_not_sent),
+        CASE(an_end_that_is_not_stored_is_sent_later), CASE(a_rest_that_is_not_stored_is_refused),
         CASE(ends_that_are_not_stored_are_logged),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);

@@ -17,14 +17,15 @@
 
 /* A job with one rank and a table on two lanes, and an operator. */
 struct filing_case {
-    struct end *lanes, *asker;
+    struct end *lanes, *asker, *rank;
+    char *job, *table; /* of requests; table "": all tables */
     uint32_t lane_of[SHARDS];
     uint64_t salt, file;
 };
 
 static struct filing_case begin(struct rig *rig)
 {
-    struct filing_case c = {.lanes = rig_aggregator(rig, 2)};
+    struct filing_case c = {.lanes = rig_aggregator(rig, 2), .job = "words", .table = "users"};
     struct end *rank = rig_connect(rig, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
     WIRE(JoinRequest) join;
     envelope request;
@@ -38,6 +39,7 @@ static struct filing_case begin(struct rig *rig)
         c.lane_of[i] = reply->declare_reply->tables[0]->shards[i]->lane;
     message_free(reply);
     assert_int_not_equal(c.lane_of[0], c.lane_of[1]);
+    c.rank = rank;
     c.lanes->ignores = BODY(TABLE_BULK);
     c.asker = rig_connect_locally(rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
     return c;
@@ -46,8 +48,8 @@ static struct filing_case begin(struct rig *rig)
 /* Sends a request of the operator. Returns its id. */
 static uint64_t ask(struct filing_case *c, WIRE(TableFileRequest) request)
 {
-    request.job = "words";
-    request.table = "users";
+    request.job = c->job;
+    request.table = c->table;
     request.file = c->file;
     return end_send(c->asker, &ENVELOPE(0, TABLE_FILE_REQUEST, table_file_request, &request));
 }
@@ -189,6 +191,138 @@ static void an_import_needs_a_table_without_rows(void **state)
     lanes_continue(&c, false);
 }
 
+/* ---- all tables ---- */
+
+/* Declares a second table on the same lanes. */
+static void declare_items(struct filing_case *c)
+{
+    end_declare_table(c->rank, "items", DIM, SHARDS);
+    message_free(end_expect(c->rank, BODY(DECLARE_REPLY)));
+    c->table = "";
+}
+
+/* Answers the holds of both tables on both lanes. Lane 0 of the second table is behind. */
+static void all_tables_reach_one_clock(void **state)
+{
+    struct filing_case c = begin(*state);
+    declare_items(&c);
+    uint64_t id = ASK(&c, EXPORT, .clock = 3);
+    for (int i = 0; i < 4; i++) {
+        envelope *request = bulk_request(&c, BULK_STEP(HOLD));
+        assert_int_equal(request->table_bulk->clock, 3);
+        REPLY(&c, request, .is_held = true, .clock = i == 2 ? 4 : 5, .count = 1);
+    }
+    for (int i = 0; i < 4; i++) {
+        envelope *request = bulk_request(&c, BULK_STEP(HOLD));
+        assert_int_equal(request->table_bulk->clock, 5);
+        REPLY(&c, request, .is_held = true, .clock = 5, .count = 1, .steps = 4);
+    }
+    envelope *reply = end_expect_reply(c.asker, id);
+    const WIRE(TableFileReply) *said = reply->table_file_reply;
+    assert_int_equal(reply->body_case, BODY(TABLE_FILE_REPLY));
+    assert_int_equal(said->clock, 5);
+    assert_int_equal(said->n_tables, 2);
+    assert_string_equal(said->tables[0]->spec->name, "users");
+    assert_string_equal(said->tables[1]->spec->name, "items");
+    assert_int_equal(said->tables[1]->count, 2);
+    assert_int_equal(said->tables[1]->steps, 4);
+    message_free(reply);
+}
+
+/* A table without BSP is held at any clock, and its clock raises no other one. */
+static void a_table_without_bsp_holds_at_its_own_clock(void **state)
+{
+    struct filing_case c = begin(*state);
+    declare_items(&c);
+    uint64_t id = ASK(&c, EXPORT, .file = 0);
+    for (int i = 0; i < 4; i++) {
+        envelope *request = bulk_request(&c, BULK_STEP(HOLD));
+        REPLY(&c, request, .is_held = true, .any_clock = i >= 2, .clock = i >= 2 ? 9 : 5);
+    }
+    envelope *reply = end_expect_reply(c.asker, id);
+    assert_int_equal(reply->body_case, BODY(TABLE_FILE_REPLY));
+    assert_int_equal(reply->table_file_reply->tables[0]->clock, 5);
+    assert_int_equal(reply->table_file_reply->tables[1]->clock, 9);
+    message_free(reply);
+}
+
+static void import_all(struct filing_case *c)
+{
+    declare_items(c);
+    uint64_t id = ASK(c, IMPORT, .file = 0);
+    for (int i = 0; i < 4; i++)
+        REPLY(c, bulk_request(c, BULK_STEP(HOLD)), .is_held = true, .clock = 4 + (i >= 2),
+              .any_clock = true);
+    envelope *reply = end_expect_reply(c->asker, id);
+    assert_int_equal(reply->body_case, BODY(TABLE_FILE_REPLY));
+    c->file = reply->table_file_reply->file;
+    message_free(reply);
+}
+
+static void each_table_gets_its_rows_and_its_steps(void **state)
+{
+    struct filing_case c = begin(*state);
+    uint8_t row[ROW_BYTES] = {1};
+    uint64_t steps[] = {7, 8};
+    uint32_t tables[2] = {0};
+    import_all(&c);
+    for (uint32_t place = 0; place < 2; place++) {
+        uint64_t id = ASK(&c, PUT, .place = place, .rows = {sizeof row, row});
+        envelope *request = bulk_request(&c, BULK_STEP(WRITE));
+        tables[place] = request->table_bulk->table;
+        REPLY(&c, request, .clock = 0);
+        is_answered(&c, id);
+    }
+    assert_int_not_equal(tables[0], tables[1]);
+    uint64_t id = ASK(&c, END, .all_steps = steps, .n_all_steps = 2);
+    for (int i = 0; i < 4; i++) {
+        envelope *request = bulk_request(&c, BULK_STEP(CONTINUE));
+        uint32_t place = request->table_bulk->table == tables[1];
+        assert_int_equal(request->table_bulk->steps, steps[place]);
+        assert_int_equal(request->table_bulk->clock, 4 + place);
+        REPLY(&c, request, .clock = 0);
+    }
+    is_answered(&c, id);
+}
+
+static void rows_of_an_unknown_table_end_the_import(void **state)
+{
+    struct filing_case c = begin(*state);
+    uint8_t row[ROW_BYTES] = {1};
+    import_all(&c);
+    is_refused(&c, ASK(&c, PUT, .place = 2, .rows = {sizeof row, row}), -EBADMSG,
+               "an import has rows of table 2, but has 2 tables");
+}
+
+static void an_import_ends_with_the_updates_of_all_tables(void **state)
+{
+    struct filing_case c = begin(*state);
+    import_all(&c);
+    is_refused(&c, ASK(&c, END, .steps = 1), -EBADMSG,
+               "an import of 2 tables ended with the updates of 0 tables");
+}
+
+static void an_import_beyond_a_limit_begins_nowhere(void **state)
+{
+    struct filing_case c = begin(*state);
+    c.table = "";
+    is_refused(&c, ASK(&c, IMPORT, .bytes = UINT64_C(1) << 50), -EDQUOT, "--job-table-bytes-max");
+}
+
+static void a_job_without_tables_has_nothing_to_export(void **state)
+{
+    struct filing_case c = begin(*state);
+    struct end *rank = rig_connect(*state, GRADPOOL__WIRE__ROLE__ROLE_CLIENT);
+    WIRE(JoinRequest) join;
+    envelope request;
+    join_request(&request, &join, "empty", 0, 1);
+    message_free(end_ask(rank, &request));
+    c.job = "empty";
+    c.table = "";
+    is_refused(&c, ASK(&c, EXPORT, .file = 0), -ENODATA,
+               "job empty has no table; declare one with gp_table_declare()");
+}
+
 /* ---- rows ---- */
 
 static void rows_are_read_shard_by_shard(void **state)
@@ -327,6 +461,13 @@ int main(void)
         test(a_lane_that_refuses_ends_the_request),
         test(one_export_of_a_table_is_made_at_a_time),
         test(an_import_needs_a_table_without_rows),
+        test(all_tables_reach_one_clock),
+        test(a_table_without_bsp_holds_at_its_own_clock),
+        test(each_table_gets_its_rows_and_its_steps),
+        test(rows_of_an_unknown_table_end_the_import),
+        test(an_import_ends_with_the_updates_of_all_tables),
+        test(an_import_beyond_a_limit_begins_nowhere),
+        test(a_job_without_tables_has_nothing_to_export),
         test(rows_are_read_shard_by_shard),
         test(rows_of_an_import_go_to_their_lanes),
         test(a_part_of_a_row_ends_the_import),

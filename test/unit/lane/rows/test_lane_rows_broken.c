@@ -271,19 +271,42 @@ static void withdrawn_memory_ends_the_connection(void **state)
 static void new_rows_beyond_the_memory_fail_the_job(void **state)
 {
     enum { MANY = 60000 };
+    uint64_t bytes, limit_bytes;
     uint64_t *many = calloc(MANY, sizeof *many);
     float *gradients = calloc(MANY * DIM, sizeof *gradients);
     start(2);
     for (uint64_t i = 0; i < MANY; i++)
         many[i] = i;
-    lane_set_job_memory_limit(rig.lanes[0].lane,
-                              lane_job_memory(rig.lanes[0].lane, RIG_JOB) + (1 << 20));
+    lane_memory(rig.lanes[0].lane, &bytes, &limit_bytes);
+    lane_set_memory_limit(rig.lanes[0].lane, bytes + (1 << 20));
     rows_asked_free(rows_push(&rig, 0, many, MANY, gradients));
     rows_clock(&rig, 0);
     rows_clock(&rig, 1);
     free(many);
     free(gradients);
-    fails_in_midst(-EDQUOT, "table 'users' of job 'job': lane 3 has no memory for new rows");
+    fails_in_midst(-ENOSPC, "table 'users' of job 'job': lane 3 has no memory for new rows");
+    rows_stop(&rig);
+}
+
+/* Rows have the limit of their allowance. */
+static void rows_do_not_count_as_memory_of_the_job(void **state)
+{
+    enum { MANY = 60000 };
+    uint64_t *many = calloc(MANY, sizeof *many);
+    float *gradients = calloc(MANY * DIM, sizeof *gradients);
+    start(2);
+    for (uint64_t i = 0; i < MANY; i++)
+        many[i] = i;
+    uint64_t before = lane_job_memory(rig.lanes[0].lane, RIG_JOB);
+    lane_set_job_memory_limit(rig.lanes[0].lane, before);
+    rows_asked_free(rows_push(&rig, 0, many, MANY, gradients));
+    rows_clock(&rig, 0);
+    rows_clock(&rig, 1);
+    rows_settle(&rig);
+    assert_int_equal(rows_stored(&rig), MANY);
+    assert_true(lane_job_memory(rig.lanes[0].lane, RIG_JOB) <= before);
+    free(many);
+    free(gradients);
     rows_stop(&rig);
 }
 
@@ -326,6 +349,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(withdrawn_memory_is_not_read),
         cmocka_unit_test(withdrawn_memory_ends_the_connection),
         cmocka_unit_test(new_rows_beyond_the_memory_fail_the_job),
+        cmocka_unit_test(rows_do_not_count_as_memory_of_the_job),
     };
     rows_set_kind(argc, argv);
     return cmocka_run_group_tests_name(rows_kind, tests, NULL, NULL);

@@ -1,0 +1,151 @@
+"""The pools of a study: starts and ends them, and lets their trials rest."""
+import os
+import select
+import signal
+import time
+
+from ..errors import GradpoolError
+from . import pool as pools, rests, store as stores
+from .ending import held
+from .trial import RUNNING, WAITING
+from .worker import PARAMETERS
+
+_QUEUE_S = 1        # longest wait in a turn until the service has queued a job
+_REST_S = 30        # time after which a wish to rest is repeated
+_ANNOUNCED_MAX = 768    # limit of `gradpool run --announce`
+
+
+class Fleet:
+    """The pools by the numbers of their trials.
+
+      folder_of  function that returns the folder of a trial
+      settings   those of study.db: name, command, workers, cwd, rest
+      options    endpoint, site, program; ahead: trials that may have a pool at once;
+                 starter: starts the process of a pool
+      rungs_of   function that returns the steps at which the rule judges a trial
+      say        function that gets a line for the user"""
+
+    def __init__(self, folder_of, settings, options, rungs_of, say):
+        self._folder_of, self._settings, self._options = folder_of, settings, options
+        self._rungs_of, self._say = rungs_of, say
+        self._pools, self._signalled, self._wished_s = {}, set(), {}
+        self._is_stuck = False
+
+    def __len__(self):
+        return len(self._pools)
+
+    def get(self, trial):
+        """Returns the pool of a trial; None: none."""
+        return self._pools.get(trial.number)
+
+    def find(self, trial):
+        """Takes over the pool of an earlier process of the study. Returns None if there is none."""
+        found = pools.Pool.find(self._folder_of(trial))
+        if found is not None:
+            self._pools[trial.number] = found
+        return found
+
+    def drop(self, trial):
+        """Called when the pool of the trial has ended."""
+        self._pools.pop(trial.number).close()
+        self._signalled.discard(trial.number)
+        self._wished_s.pop(trial.number, None)
+
+    def close(self):
+        """Leaves all pools, which go on."""
+        while self._pools:
+            self._pools.popitem()[1].close()
+
+    def wait(self, seconds):
+        """Waits until a pool ends, or for this time."""
+        poll = select.poll()
+        for one in self._pools.values():
+            poll.register(one.fd, select.POLLIN)
+        poll.poll(seconds * 1000)
+
+    def signal_all(self):
+        """Asks all pools to end. A second time gives their workers less time."""
+        for one in self._pools.values():
+            one.signal(signal.SIGINT)
+
+    # ---- acts of a turn ----
+
+    def act(self, trials):
+        """Ends trials with a verdict, and lets others rest, go on or start. Returns the trials that
+        were started."""
+        started = []
+        for trial in trials:
+            pool = self.get(trial)
+            if pool is None:
+                continue
+            if trial.verdict and trial.number not in self._signalled:
+                pool.signal(signal.SIGTERM)
+                self._signalled.add(trial.number)
+            elif not trial.verdict:
+                self._rest(trial, pool)
+        due = [one for one in trials if not one.verdict and not one.rests and self.get(one) is None]
+        is_ready = self._options['starter'].is_ready()
+        due = due[:max(0, self._options['ahead'] - len(self._pools)) if is_ready else 0]
+        for place, trial in enumerate(due, 1):
+            if not self._try_start(trial, len(due) - place):
+                break
+            started.append(trial)
+            if not self._pools[trial.number].await_queued(_QUEUE_S):
+                break       # a slow service: the next turn continues
+        return started
+
+    def _try_start(self, trial, followers):
+        """Returns False if the folder of the trial cannot be written. The next turn tries again."""
+        try:
+            self._start(trial, followers)
+        except (OSError, GradpoolError) as error:
+            text = error.strerror if isinstance(error, OSError) else error
+            if not self._is_stuck:
+                self._say(f'trial {trial.number} was not started: {self._folder_of(trial)}: '
+                          f'{text}; until then trials train on, and none is started')
+            self._is_stuck = True
+            return False
+        if self._is_stuck:
+            self._say('trials are started again')
+        self._is_stuck = False
+        return True
+
+    def _start(self, trial, followers):
+        """Starts the pool of a trial. The pool announces the trials that follow at once, so that no
+        trial takes their slots first."""
+        folder, options, settings = self._folder_of(trial), self._options, self._settings
+        pools.make_folder(folder)
+        stores.write_json(folder, PARAMETERS, trial.parameters)
+        stores.write_json(folder, rests.RUNGS, self._rungs_of(trial.number))
+        rests.wish(folder, False)
+        least, most = settings['workers']
+        command = [options['program'], 'run', '--job', f'{settings["name"]}/{trial.number}',
+                   '--study', settings['name'], '--site', options['site'],
+                   '--endpoint', options['endpoint'], '--folder', folder,
+                   '--announce', str(min(followers, _ANNOUNCED_MAX)),
+                   *(['--rest'] if settings.get('rest') else []),
+                   '--workers', str(least), '--workers-max', str(most),
+                   *options['starter'].words,
+                   *pools.filled(trial.number, settings['command'], trial.parameters)]
+        with held():
+            self._pools[trial.number] = options['starter'].start(
+                folder, command, settings['cwd'], pools.environment_of(folder))
+
+    def _rest(self, trial, pool):
+        """Passes the wish of a trial to rest, or to go on, to its pool. A trial that probes has no
+        step before which it could rest."""
+        folder, is_wished = self._folder_of(trial), bool(trial.rests)
+        is_new = rests.is_wished(folder) != is_wished
+        if not pool.is_queued() or (is_wished and trial.state not in (RUNNING, WAITING)):
+            return
+        now_s = time.monotonic()
+        is_late = (pool.rests() != is_wished
+                   and now_s - self._wished_s.get(trial.number, 0) > _REST_S)
+        if not is_new and not (is_wished and is_late):
+            return
+        try:
+            rests.wish(folder, is_wished)
+        except OSError:
+            return      # a full disk: the next turn tries again
+        self._wished_s[trial.number] = now_s
+        pool.signal(signal.SIGUSR1)
