@@ -33,6 +33,8 @@ int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err);
 uint64_t pool_program_hash(char *const *program);
 /* Starts the parent of workers with preloaded modules, if the user has named modules. */
 void pool_begin_preload(struct worker_pool *pool);
+/* Stores the folder after a change of the rank. A failure is printed. */
+void pool_store_rank(struct pool_folder *folder, uint32_t rank);
 /* Starts a process of the rank, and enters it or its failure. */
 void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns);
 /* Carries out the orders that have arrived. Returns the state of the connection: 0 or a negative

@@ -67,13 +67,11 @@ void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end,
 static void pool_store_wait(struct worker_pool *pool, uint32_t rank, const char *text)
 {
     char **waits = &pool->folder->waits[rank];
-    struct err err;
     if (!*waits && !text)
         return;
     free(*waits);
     *waits = text ? strdup(text) : NULL;
-    if (folder_store(pool->folder, &err) < 0)
-        pool_say("rank %u: its state was not stored: %s", rank, err.text);
+    pool_store_rank(pool->folder, rank);
 }
 
 /* A text with a path stays on this host (PL1). */

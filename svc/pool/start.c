@@ -72,15 +72,20 @@ void pool_begin_preload(struct worker_pool *pool)
         preload_begin(o->preload, o->program, variables.list, pool->folder);
 }
 
+void pool_store_rank(struct pool_folder *folder, uint32_t rank)
+{
+    struct err err;
+    if (folder_store(folder, &err) < 0)
+        pool_say("rank %u: its state was not stored: %s", rank, err.text);
+}
+
 /* Stores the process of a start. If a worker overwrites its environment, and the cookie with it,
  * the next pool finds the worker by this process. */
 static void store_process(struct pool_folder *folder, uint32_t rank, pid_t pid)
 {
-    struct err err;
     folder->pids[rank] = pid;
     folder->identities[rank] = process_identity((uint32_t)pid);
-    if (folder_store(folder, &err) < 0)
-        pool_say("rank %u: its process was not stored: %s", rank, err.text);
+    pool_store_rank(folder, rank);
 }
 
 static uint64_t next_incarnation(const struct worker_pool *pool, uint32_t rank)

@@ -4,6 +4,7 @@
 #include "svc/pool/slurm/internal.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define FAILURES_MAX 3
@@ -25,6 +26,16 @@ static struct slurm_node *nodes_find(struct slurm *s, const char *name)
     return oldest;
 }
 
+/* Returns whether workers can start on other nodes. The variable is that of salloc and sbatch. */
+static bool nodes_has_other(const struct slurm *s, uint64_t now_ns)
+{
+    const char *text = getenv("SLURM_JOB_NUM_NODES");
+    unsigned long nodes = text ? strtoul(text, NULL, 10) : 1, left_out = 0;
+    for (size_t i = 0; i < SLURM_NODES_MAX; i++)
+        left_out += s->nodes[i].until_ns > now_ns;
+    return !s->has_steps || left_out + 1 < nodes;
+}
+
 void nodes_ended(struct slurm *s, const char *node, bool has_failed, uint64_t now_ns)
 {
     if (!*node)
@@ -35,7 +46,7 @@ void nodes_ended(struct slurm *s, const char *node, bool has_failed, uint64_t no
         found->pause_ns = found->until_ns = 0;
         return;
     }
-    if (++found->failures < FAILURES_MAX)
+    if (++found->failures < FAILURES_MAX || !nodes_has_other(s, now_ns))
         return;
     found->pause_ns = found->pause_ns == 0                 ? PAUSE_NS
                       : 2 * found->pause_ns < PAUSE_MAX_NS ? 2 * found->pause_ns

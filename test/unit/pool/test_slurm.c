@@ -29,6 +29,7 @@ static char place[] = "/tmp/gradpool-test-XXXXXX";
 static struct pool_folder folder;
 static struct pool_engine *engine;
 static int signal_pipe[2];
+static bool is_ended_by_say; /* the first line for the user is answered with a signal */
 
 /* --- files --- */
 
@@ -92,6 +93,8 @@ static void say(const char *format, ...)
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     put("said", text);
+    if (is_ended_by_say)
+        assert_int_equal(write(signal_pipe[1], "x", 1), 1);
 }
 
 static void begin(bool has_steps)
@@ -192,6 +195,7 @@ static int set_up(void **state)
     snprintf(path, sizeof path, "%s/bin", place);
     assert_int_equal(mkdir(path, 0700), 0);
     put_commands();
+    is_ended_by_say = false;
     put("jobs", "");
     put("steps", "");
     snprintf(path, sizeof path, "%s/bin:/usr/bin:/bin", place);
@@ -335,6 +339,8 @@ static void a_silent_slurm_starts_no_worker_and_blocks_no_call(void **state)
     assert_string_equal(await_event(ENGINE_WAITS).text,
                         "Slurm does not answer: slurm_load_jobs error: no controller");
     assert_string_equal(get("sbatch.log"), "");
+    assert_non_null(strstr(get("said"), "; workers train on, and none is started or ended until "
+                                        "it answers"));
     put("hang", "");
     drop("down");
     put("late", job_line(NAME "0-1", "17", "RUNNING", "0", "n1", "None"));
@@ -346,6 +352,55 @@ static void a_silent_slurm_starts_no_worker_and_blocks_no_call(void **state)
     }
     drop("hang");
     await_event(ENGINE_RUNS);
+}
+
+static void a_command_without_an_end_is_killed(void **state)
+{
+    struct slurm *s;
+    begin(false);
+    s = (struct slurm *)engine;
+    put("hang", "");
+    start(0, 1, (char *)"true");
+    struct engine_event event;
+    while (s->command.process.pidfd < 0)
+        (void)engine->calls->next(engine, &event);
+    s->deadline_ns = 1; /* its time is over */
+    assert_string_equal(await_event(ENGINE_WAITS).text,
+                        "Slurm does not answer: a command has not ended after 30 s");
+}
+
+static void a_failure_without_a_text_and_a_command_that_is_too_long_are_refused(void **state)
+{
+    static char *const none[] = {NULL};
+    struct slurm_words words = {.count = COMMAND_WORDS_MAX + 1};
+    struct slurm_command command;
+    const struct cookie cookie = {.pool = POOL};
+    struct err err;
+    bool is_final;
+    begin(false);
+    put("bin/sbatch", "#!/bin/sh\nexit 1\n");
+    start(0, 1, (char *)"true");
+    assert_string_equal(await_event(ENGINE_REFUSED).text,
+                        "a command of Slurm has failed without a text");
+    assert_int_equal(command_start(&words, &cookie, "job", none, &command, &is_final, &err),
+                     -E2BIG);
+    assert_true(is_final);
+    assert_non_null(strstr(err.text, "arguments; use fewer"));
+}
+
+static void a_worker_that_slurm_does_not_end_is_given_up(void **state)
+{
+    begin(false);
+    put("jobs", job_line(NAME "0-1", "17", "RUNNING", "0", "n1", "None"));
+    start(0, 1, (char *)"true");
+    await_event(ENGINE_RUNS);
+    engine->calls->signal(engine, 0, SIGKILL);
+    await_text("scancel.log", "--signal=KILL --full 17");
+    ((struct slurm *)engine)->workers[0].killed_ns = 1; /* SIGKILL was sent long ago */
+    assert_int_equal(await_event(ENGINE_ENDED).end, END_UNKNOWN);
+    assert_non_null(strstr(get("said"),
+                           "rank 0: Slurm has not ended 17 on node n1 within 30 s; its "
+                           "process may live, and cannot join the job again"));
 }
 
 static void an_older_start_that_lives_is_ended(void **state)
@@ -397,6 +452,30 @@ static void an_adoption_waits_for_slurm_until_a_signal(void **state)
     assert_string_equal(err.text, "ended by a signal");
 }
 
+static void an_adoption_without_an_answer_is_shown(void **state)
+{
+    struct err err;
+    folder.incarnations[0] = 5;
+    put("down", "");
+    begin(false);
+    is_ended_by_say = true;
+    assert_int_equal(engine->calls->adopt(engine, &err), -EINTR);
+    assert_non_null(
+        strstr(get("said"), ": its workers are not known, because Slurm does not answer: "));
+    assert_non_null(strstr(get("said"), "no controller; the pool tries again"));
+}
+
+static void an_adoption_kills_a_list_that_has_no_end(void **state)
+{
+    struct err err;
+    folder.incarnations[0] = 5;
+    put("bin/squeue", "#!/bin/sh\nexec sleep 1000\n");
+    begin(false);
+    is_ended_by_say = true;
+    assert_int_equal(engine->calls->adopt(engine, &err), -EINTR);
+    assert_non_null(strstr(get("said"), "squeue has not ended after 30 s"));
+}
+
 static void a_node_with_three_failures_is_left_out(void **state)
 {
     begin(false);
@@ -415,6 +494,28 @@ static void a_node_with_three_failures_is_left_out(void **state)
 }
 
 /* --- steps --- */
+
+static void the_only_node_of_an_allocation_is_not_left_out(void **state)
+{
+    begin(true);
+    for (uint64_t i = 1; i <= 4; i++) {
+        start(0, i, (char *)"exit 1");
+        await_event(ENGINE_ENDED);
+    }
+    assert_null(strstr(get("srun.log"), "--exclude"));
+    assert_string_equal(get("said"), "");
+}
+
+static void a_step_that_waits_is_shown_with_the_text_of_slurm(void **state)
+{
+    begin(true);
+    put("bin/srun", "#!/bin/sh\necho 'srun: Job 5 step creation temporarily disabled, retrying "
+                    "(Requested nodes are busy)' >&2\nexec sleep 1000\n");
+    start(0, 1, (char *)"true");
+    assert_non_null(strstr(await_event(ENGINE_WAITS).text, "step creation temporarily disabled"));
+    engine->calls->signal(engine, 0, SIGTERM);
+    await_event(ENGINE_ENDED);
+}
 
 static void a_step_gives_its_exit_code_and_its_output(void **state)
 {
@@ -458,6 +559,7 @@ static void a_worker_of_the_other_way_is_not_adopted(void **state)
     put("jobs", job_line(NAME "0-1", "17", "RUNNING", "0", "n1", "None"));
     begin(true);
     assert_int_equal(engine->calls->adopt(engine, &err), -EEXIST);
+    assert_non_null(strstr(err.text, "of Slurm is a worker of an earlier pool that ran"));
     assert_non_null(strstr(err.text, "job 17 of Slurm is a worker of an earlier pool that ran "
                                      "outside of an allocation; start this command there"));
 }
@@ -474,10 +576,17 @@ int main(void)
         SLURM_CASE(a_refused_job_is_reported_with_the_text_of_slurm),
         SLURM_CASE(a_job_whose_submission_has_failed_is_found_by_its_name),
         SLURM_CASE(a_silent_slurm_starts_no_worker_and_blocks_no_call),
+        SLURM_CASE(a_command_without_an_end_is_killed),
+        SLURM_CASE(a_failure_without_a_text_and_a_command_that_is_too_long_are_refused),
+        SLURM_CASE(a_worker_that_slurm_does_not_end_is_given_up),
         SLURM_CASE(an_older_start_that_lives_is_ended),
         SLURM_CASE(a_new_pool_finds_the_newest_start_of_each_rank),
         SLURM_CASE(an_adoption_waits_for_slurm_until_a_signal),
+        SLURM_CASE(an_adoption_without_an_answer_is_shown),
+        SLURM_CASE(an_adoption_kills_a_list_that_has_no_end),
         SLURM_CASE(a_node_with_three_failures_is_left_out),
+        SLURM_CASE(the_only_node_of_an_allocation_is_not_left_out),
+        SLURM_CASE(a_step_that_waits_is_shown_with_the_text_of_slurm),
         SLURM_CASE(a_step_gives_its_exit_code_and_its_output),
         SLURM_CASE(a_refused_step_is_reported_with_the_text_of_slurm),
         SLURM_CASE(a_step_whose_srun_was_killed_is_ended_before_its_rank),
