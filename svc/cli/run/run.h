@@ -6,12 +6,16 @@
 
 extern const struct knob run_knobs[], resize_knobs[];
 
+#define RUN_SLURM_MAX 32
+
 /* Options of `run` with --workers-max. */
 struct run_pool {
     const char *endpoint, *job, *folder, *site, *study, *preload; /* NULL: not set */
     uint32_t workers, workers_max, followers;
     bool may_rest;
     uint64_t leave_ms;
+    const char *engine;             /* NULL: the option is not set */
+    char *slurm[RUN_SLURM_MAX + 1]; /* options for srun and sbatch; NULL ends */
     char **program;
 };
 /* Returns the mistake in the name of a job; NULL: none. */

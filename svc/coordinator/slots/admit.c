@@ -1,6 +1,8 @@
 /* Decides whether a worker may join a job of a pool: only with the newest incarnation of its rank
  * (SL2). A refused worker ends with exit code 75, which is no failure of its job. Also refuses
  * operators' resizes of a pool's job (SL3). */
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/session/session.h"
 #include "svc/coordinator/slots/internal.h"
 
 #include <errno.h>
@@ -13,6 +15,19 @@ static void slots_refuse_stale(struct peer *p, uint64_t request, const WIRE(Join
               "job %s: this process is start %" PRIu64 " of rank %u by its pool, %s; the process "
               "ends with exit code %d",
               join->job, join->incarnation, join->rank, why, SLOTS_EXIT_STALE);
+}
+
+/* Ends the session of an earlier start of the rank, whose process its pool could not end, for
+ * example on a node that Slurm has lost (SL10). */
+static void slots_end_former(struct slots_job *job, struct slots_worker *worker,
+                             const WIRE(JoinRequest) * join)
+{
+    const struct job *of = slots_training(job);
+    struct session *session = of && join->rank < of->workers ? of->sessions[join->rank] : NULL;
+    bool is_former = worker->joined != 0 && worker->joined < join->incarnation;
+    worker->joined = join->incarnation;
+    if (is_former && session && session_is_in(session))
+        session_replaced(session);
 }
 
 /* Returns whether the training has ended, although its pool has not reported an end yet. A late
@@ -45,8 +60,7 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
             job->name, slots_pool_name(job->pool, name, sizeof name));
         return false;
     }
-    const struct slots_worker *worker =
-        join->rank < job->workers_max ? &job->workers[join->rank] : NULL;
+    struct slots_worker *worker = join->rank < job->workers_max ? &job->workers[join->rank] : NULL;
     bool is_newest = worker && worker->incarnation == join->incarnation;
     if (!is_newest || worker->is_leaving) {
         slots_refuse_stale(p, request, join,
@@ -60,6 +74,7 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
     }
     slots_worker_found(job, join->rank);
     slots_look_soon(p->service);
+    slots_end_former(job, worker, join); /* last: the end of the training may free the job */
     return true;
 }
 

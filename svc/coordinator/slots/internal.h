@@ -43,6 +43,7 @@ struct slots_worker {
     bool was_lost;     /* the training has ended, and the worker had joined, but sent no Goodbye */
     uint32_t slot;
     uint64_t incarnation; /* number of this start of the rank; 0 in the states NONE and WANTED */
+    uint64_t joined;      /* incarnation that has joined last; 0: none, or not known */
     char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */
 };
 

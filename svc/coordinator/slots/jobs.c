@@ -134,7 +134,7 @@ void slots_worker_out(struct slots_job *job, uint32_t rank)
     uint32_t slot = worker->slot;
     bool is_stored = worker->state > SLOTS_WANTED, has_slot = worker->state != SLOTS_RESTING;
     free(worker->waits);
-    *worker = (struct slots_worker){.state = SLOTS_NONE};
+    *worker = (struct slots_worker){.state = SLOTS_NONE, .joined = worker->joined};
     if (is_stored)
         (void)slots_worker_keep(job, rank);
     if (!has_slot)

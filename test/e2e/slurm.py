@@ -1,6 +1,6 @@
-"""Runs a Slurm cluster for tests: munged, slurmctld and one slurmd. It has its own configuration,
-key and ports on 127.0.0.1, and runs as the user of the tests. An installed cluster is neither read
-nor changed."""
+"""Runs a Slurm cluster for tests: munged, slurmctld and slurmd for each node. It has its own
+configuration, key and ports on 127.0.0.1, and runs as the user of the tests. An installed cluster
+is neither read nor changed."""
 import contextlib
 import getpass
 import os
@@ -26,9 +26,9 @@ SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket
 StateSaveLocation={folder}
-SlurmdSpoolDir={folder}/node
+SlurmdSpoolDir={folder}/%n
 SlurmctldPidFile={folder}/controller.pid
-SlurmdPidFile={folder}/node.pid
+SlurmdPidFile={folder}/%n.pid
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 JobAcctGatherType=jobacct_gather/none
@@ -41,16 +41,26 @@ KillWait=2
 SchedulerParameters=batch_sched_delay=0,sched_interval=1
 SlurmdParameters=config_overrides
 CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
-NodeName=n1 NodeHostname={host} NodeAddr=127.0.0.1 Port={node_port} CPUs={tasks} State=UNKNOWN
+SlurmdTimeout={node_timeout_s}
+{nodes}
 PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe=YES
 '''
 
 
+NODE = 'NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs={tasks} \
+State=UNKNOWN'
+
+
 class Slurm:
     """A running cluster. `environment` contains the variables for its commands. end() stops the
-    cluster."""
+    cluster.
 
-    def __init__(self):
+      names            of the nodes
+      tasks            CPUs of each node
+      node_timeout_s   silence of slurmd after which its node is down"""
+
+    def __init__(self, names=('n1',), tasks=TASKS_MOST, node_timeout_s=300):
+        self.names, self.tasks, self.node_timeout_s = names, tasks, node_timeout_s
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix='gradpool-slurm-'))
         self.folder.chmod(0o755)    # munged requires these permissions
         self.environment = {'SLURM_CONF': str(self.folder / 'slurm.conf'), 'PATH': PATH}
@@ -58,9 +68,9 @@ class Slurm:
         try:
             self.start_munge()
             self.configure()
-            controller = self.start('slurmctld', '-D')
-            self.start('slurmd', '-D', '-N', 'n1')
-            until(self.is_up, 'the node of Slurm is idle', process=controller)
+            self.start_controller()
+            self.nodes = {name: self.start('slurmd', '-D', '-N', name) for name in names}
+            until(self.is_up, 'the nodes of Slurm are idle', process=self.controller)
         except BaseException:
             self.end()
             raise
@@ -73,6 +83,22 @@ class Slurm:
         self.daemons.append(daemon)
         return daemon
 
+    def start_controller(self):
+        self.controller = self.start('slurmctld', '-D')
+
+    def stop_controller(self):
+        """Kills slurmctld. start_controller() starts it again, with its state."""
+        self.controller.kill()
+        self.daemons.remove(self.controller)
+
+    def run(self, *words, check=True):
+        """Runs a command of Slurm. Returns its standard output."""
+        done = harness.run(list(map(str, words)), capture_output=True, text=True, check=False,
+                           env={**os.environ, **self.environment}, timeout=WAIT_S)
+        if check and done.returncode:
+            raise AssertionError(f'{words}: {done.stderr}')
+        return done.stdout.strip()
+
     def start_munge(self):
         key, stem = self.folder / 'munge.key', f'{self.folder}/munge'
         key.touch(mode=0o600)
@@ -83,19 +109,18 @@ class Slurm:
               'munged listens', process=munge)
 
     def configure(self):
-        port = free_ports(2)
-        settings = SETTINGS.format(
-            folder=self.folder, user=getpass.getuser(), port=port, node_port=port + 1,
-            host=socket.gethostname().split('.')[0], tasks=TASKS_MOST)
+        port, host = free_ports(1 + len(self.names)), socket.gethostname().split('.')[0]
+        nodes = [NODE.format(name=name, host=host, port=port + 1 + index, tasks=self.tasks)
+                 for index, name in enumerate(self.names)]
+        settings = SETTINGS.format(folder=self.folder, user=getpass.getuser(), port=port, host=host,
+                                   nodes='\n'.join(nodes), node_timeout_s=self.node_timeout_s)
         (self.folder / 'slurm.conf').write_text(settings)
 
     def is_up(self):
         for daemon in self.daemons:
             if daemon.child.poll() is not None:
                 raise AssertionError(f'{daemon.name} ended:\n{daemon.tail()}')
-        told = harness.run(['sinfo', '-h', '-o', '%t'], capture_output=True, text=True,
-                           check=False, env={**os.environ, **self.environment}, timeout=WAIT_S)
-        return told.stdout.strip() == 'idle'
+        return self.run('sinfo', '-h', '-o', '%t %D', check=False) == f'idle {len(self.names)}'
 
     def end(self):
         """Ends the daemons in reverse order. At its end slurmd sends a message to slurmctld, and
