@@ -120,29 +120,6 @@ static int set_master(struct run *run, const char *value, struct err *err)
     return 0;
 }
 
-static int set_engine(struct run *run, const char *value, struct err *err)
-{
-    if (strcmp(value, "local") != 0 && strcmp(value, "slurm") != 0)
-        return err_set(err, -EINVAL, "'%.64s': expected local or slurm", value);
-    run->pool.engine = value;
-    return 0;
-}
-
-static int set_slurm(struct run *run, const char *value, struct err *err)
-{
-    size_t count = 0;
-    while (run->pool.slurm[count])
-        count++;
-    if (value[0] != '-')
-        return err_set(err, -EINVAL, "'%.64s': expected an option such as --cpus-per-task=4",
-                       value);
-    if (count == RUN_SLURM_MAX)
-        return err_set(err, -E2BIG, "'%.64s': at most %d options for Slurm can be given", value,
-                       RUN_SLURM_MAX);
-    run->pool.slurm[count] = (char *)value;
-    return 0;
-}
-
 static int set(void *context, int index, const char *value, struct err *err)
 {
     struct run *run = context;
@@ -157,8 +134,8 @@ static int set(void *context, int index, const char *value, struct err *err)
     case STUDY: run->pool.study = value; return 0;
     case REST: run->pool.may_rest = true; return 0;
     case ANNOUNCE: return set_number(value, 0, &run->pool.followers, err);
-    case ENGINE: return set_engine(run, value, err);
-    case SLURM: return set_slurm(run, value, err);
+    case ENGINE: return engine_set(&run->pool.engine, value, err);
+    case SLURM: return engine_add_slurm(&run->pool.engine, value, err);
     case NODES: return set_number(value, 1, &run->nodes, err);
     case NODE: return set_number(value, 0, &run->node, err);
     case MASTER: return set_master(run, value, err);
@@ -231,12 +208,10 @@ static const char *find_mistake(const struct run *run)
         return "--rest is for the scheduler of a site: give --site, too";
     if (run->pool.followers && !run->pool.study)
         return "--announce counts jobs of a study: give --study, too";
-    if (run->pool.workers_max == 0 && run->pool.engine)
+    if (run->pool.workers_max == 0 && run->pool.engine.name)
         return "--engine is for a job that may grow: give --workers-max, too";
-    if (run->pool.slurm[0] && (!run->pool.engine || strcmp(run->pool.engine, "slurm") != 0))
-        return "--slurm is for jobs of Slurm: give --engine slurm, too";
-    if (run->pool.preload && run->pool.engine && strcmp(run->pool.engine, "slurm") == 0)
-        return "--preload forks workers on this host: leave out --preload, or --engine slurm";
+    if (engine_find_mistake(&run->pool.engine, run->pool.preload))
+        return engine_find_mistake(&run->pool.engine, run->pool.preload);
     if (run_check_job(run->job))
         return run_check_job(run->job);
     if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)

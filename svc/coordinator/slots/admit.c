@@ -19,15 +19,24 @@ static void slots_refuse_stale(struct peer *p, uint64_t request, const WIRE(Join
 
 /* Ends the session of an earlier start of the rank, whose process its pool could not end, for
  * example on a node that Slurm has lost (SL10). */
-static void slots_end_former(struct slots_job *job, struct slots_worker *worker,
-                             const WIRE(JoinRequest) * join)
+static void slots_end_former(struct slots_job *job, uint32_t rank)
 {
     const struct job *of = slots_training(job);
-    struct session *session = of && join->rank < of->workers ? of->sessions[join->rank] : NULL;
-    bool is_former = worker->joined != 0 && worker->joined < join->incarnation;
-    worker->joined = join->incarnation;
-    if (is_former && session && session_is_in(session))
+    struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
+    if (session && session_is_in(session))
         session_replaced(session);
+}
+
+/* Stores that this start has joined. Returns whether it joins for the first time. */
+static bool slots_note_join(struct slots_job *job, uint32_t rank)
+{
+    struct slots_worker *worker = &job->workers[rank];
+    bool is_first = !worker->has_joined, is_ordered = worker->state == SLOTS_ORDERED;
+    worker->has_joined = true;
+    slots_worker_found(job, rank); /* stores a worker that was only ordered */
+    if (is_first && !is_ordered)
+        (void)slots_worker_keep(job, rank);
+    return is_first;
 }
 
 /* Returns whether the training has ended, although its pool has not reported an end yet. A late
@@ -60,7 +69,8 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
             job->name, slots_pool_name(job->pool, name, sizeof name));
         return false;
     }
-    struct slots_worker *worker = join->rank < job->workers_max ? &job->workers[join->rank] : NULL;
+    const struct slots_worker *worker =
+        join->rank < job->workers_max ? &job->workers[join->rank] : NULL;
     bool is_newest = worker && worker->incarnation == join->incarnation;
     if (!is_newest || worker->is_leaving) {
         slots_refuse_stale(p, request, join,
@@ -72,9 +82,10 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
         slots_refuse_stale(p, request, join, "and the training has ended");
         return false;
     }
-    slots_worker_found(job, join->rank);
+    bool is_first = slots_note_join(job, join->rank);
     slots_look_soon(p->service);
-    slots_end_former(job, worker, join); /* last: the end of the training may free the job */
+    if (is_first)
+        slots_end_former(job, join->rank); /* last: the end of the training may free the job */
     return true;
 }
 

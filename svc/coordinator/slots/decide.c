@@ -50,8 +50,7 @@ static void slots_act(struct slots_site *site, const struct scheduler_action *ac
     else if (action->verb == SCHEDULER_LEAVE)
         worker->is_leaving = true;
     else if (!slots_rest_wake(job, action->rank, action->slot))
-        *worker = (struct slots_worker){
-            .state = SLOTS_WANTED, .slot = action->slot, .joined = worker->joined};
+        *worker = (struct slots_worker){.state = SLOTS_WANTED, .slot = action->slot};
     if (action->rank >= job->reach)
         job->reach = action->rank + 1;
     if (!job->is_ending)

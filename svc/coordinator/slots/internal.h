@@ -38,12 +38,12 @@ struct slots_worker {
     bool leave_sent;   /* the order to leave was sent on the present connection of the pool */
     bool start_sent;   /* the order to start was sent on the present connection of the pool */
     bool is_waking;    /* the worker has a slot again, which is not stored yet */
+    bool has_joined;   /* this start has joined, so the session of the rank is its own */
     bool is_listed;    /* the list of the joining pool has this worker */
     bool has_left;     /* the training has ended, and the worker had sent a Goodbye */
     bool was_lost;     /* the training has ended, and the worker had joined, but sent no Goodbye */
     uint32_t slot;
     uint64_t incarnation; /* number of this start of the rank; 0 in the states NONE and WANTED */
-    uint64_t joined;      /* incarnation that has joined last; 0: none, or not known */
     char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */
 };
 

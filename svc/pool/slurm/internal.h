@@ -7,7 +7,8 @@
 #include "svc/pool/slurm/list.h"
 #include "svc/pool/slurm/slurm.h"
 
-#define SLURM_NODES_MAX 64 /* nodes whose failures are counted */
+#define SLURM_NODES_MAX 64               /* nodes whose failures are counted */
+#define SLURM_COMMAND_NS (30 * NS_PER_S) /* longest time of a command; Slurm gives up after 20 s */
 
 enum slurm_state {
     SLURM_NONE,
@@ -65,6 +66,38 @@ struct slurm {
     struct slurm_worker workers[POOL_RANKS_MAX];
     struct slurm_node nodes[SLURM_NODES_MAX];
 };
+
+/* --- worker.c: states and events of a worker --- */
+
+/* Keeps a line for the user, in place of one that the pool has not read. */
+void slurm_say(struct slurm *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
+/* Keeps an event, in place of one that the pool has not read. */
+void slurm_worker_tell(struct slurm_worker *w, enum engine_event_kind kind, const char *text);
+/* Keeps the reason for which the worker does not run yet; no effect for "" and for the last one. */
+void slurm_worker_waits(struct slurm_worker *w, const char *text);
+void slurm_worker_enter(struct slurm_worker *w, enum slurm_state state);
+/* The worker was not started, for the reason `text`. Frees the worker. */
+void slurm_worker_refused(struct slurm_worker *w, const char *text);
+/* All processes of the worker have ended. Frees the worker. */
+void slurm_worker_ended(struct slurm *s, struct slurm_worker *w, enum rank_end end, int number);
+/* Gives up a worker that Slurm has not ended in time, for example on a node that does not answer.
+ * Returns whether the worker was freed. */
+bool slurm_worker_is_stuck(struct slurm *s, struct slurm_worker *w);
+
+/* --- seen.c: changes of workers that a list shows --- */
+
+/* Reads the output of squeue. `is_good`: the list is complete. `text`: its error. */
+void slurm_take_list(struct slurm *s, bool is_good, const char *text);
+
+/* --- turn.c: commands --- */
+
+/* Handles the ends of srun. */
+void slurm_check_clients(struct slurm *s);
+/* Reads the end of the command, or ends a command that has run for too long. */
+void slurm_check_command(struct slurm *s);
+/* Starts the next command, if none runs. */
+void slurm_next_command(struct slurm *s);
+bool slurm_has_workers(const struct slurm *s);
 
 /* --- adopt.c: lists, and workers of an earlier pool --- */
 

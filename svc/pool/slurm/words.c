@@ -112,6 +112,15 @@ uint64_t words_log_bytes(const struct slurm *s, uint32_t rank)
     return stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
 }
 
+/* Frees the texts and their list. Returns NULL. */
+static char **words_drop(char **copy)
+{
+    for (char **text = copy; *text; text++)
+        free(*text);
+    free(copy);
+    return NULL;
+}
+
 char **words_copy(char *const *texts)
 {
     size_t count = 0;
@@ -120,7 +129,7 @@ char **words_copy(char *const *texts)
     char **copy = calloc(count + 1, sizeof *copy);
     for (size_t i = 0; copy && i < count; i++)
         if (!(copy[i] = strdup(texts[i])))
-            break;
+            return words_drop(copy);
     return copy;
 }
 

@@ -1,5 +1,6 @@
-"""Tests gradpool run --engine slurm with a real Slurm on this host: workers are jobs, or steps of
-an allocation."""
+"""Tests the engine slurm of gradpool run and gradpool explore with a real Slurm on this host:
+workers are jobs, or steps of an allocation. All cases use one cluster, and most of them its first
+node."""
 import os
 import pathlib
 import signal
@@ -7,10 +8,11 @@ import tempfile
 
 import harness
 import tap
+import test_explore
 import test_pool
 import test_site_pool
 from harness import Service, until
-from slurm import Slurm
+from slurm import NODE_TIMEOUT_S, Slurm
 from test_deal import BATCH, SAMPLES, TOOLS, Steps
 from test_pool import is_alive
 
@@ -20,19 +22,24 @@ VARIABLES = 'GRADPOOL_JOB', 'GRADPOOL_RANK', 'GRADPOOL_INCARNATION', 'GRADPOOL_K
     'LOCAL_RANK'
 
 
-class SlurmPools(Steps):
-    """Workers are jobs of Slurm. The site of each case has its name."""
-    names, tasks, node_timeout_s = ('n1',), 4, 300
-    sites = {'site': 8}
+slurm = None
 
-    @classmethod
-    def setUpClass(cls):
-        cls.slurm = Slurm(cls.names, cls.tasks, cls.node_timeout_s)
-        cls.addClassCleanup(cls.slurm.end)
+
+def setUpModule():
+    global slurm
+    slurm = Slurm((('main', ('n1',)), ('pair', ('n2', 'n3'))))
+
+
+def tearDownModule():
+    slurm.end()
+
+
+class SlurmPools(Steps):
+    """Workers are jobs of Slurm."""
 
     def setUp(self):
-        sites = ','.join(f'{site}={slots}' for site, slots in self.sites.items())
-        self.service = Service('--lanes-per-core', 2, '--scale', 'off', '--worker-slots', sites)
+        self.slurm = slurm
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off', '--worker-slots', 'site=8')
         self.addCleanup(self.service.end)
         self.addCleanup(self.end_jobs)
         folder = tempfile.TemporaryDirectory()
@@ -226,8 +233,7 @@ class Allocation(Ways, SlurmPools):
 
     def setUp(self):
         super().setUp()
-        tasks = len(self.names) * self.tasks
-        self.slurm.run('salloc', f'--nodes={len(self.names)}', f'--ntasks={tasks}', '--no-kill',
+        self.slurm.run('salloc', '--nodes=1', f'--ntasks={self.slurm.tasks}', '--no-kill',
                        '--no-shell')
         self.allocation = self.slurm.run('squeue', '-h', '--me', '-o', '%A')
 
@@ -249,23 +255,92 @@ class Allocation(Ways, SlurmPools):
 
 class LostNode(SlurmPools):
     """Two nodes, one of which is lost: its slurmd is killed, and its worker lives on."""
-    names, tasks, node_timeout_s = ('n1', 'n2'), 2, 6
+
+    def lose_node_of(self, rank):
+        """Returns the other node."""
+        self.slurm.set_node_timeout(6)
+        self.addCleanup(self.slurm.set_node_timeout, NODE_TIMEOUT_S)
+        node = self.slurm.run('squeue', '-h', '--me', '-o', '%N')
+        self.slurm.lose_node(node)
+        self.addCleanup(self.slurm.return_node, node)
+        other, = set(self.slurm.partitions['pair']) - {node}
+        return other
 
     def test_the_rank_of_a_lost_node_starts_elsewhere_and_its_old_process_is_refused(self):
-        pool = self.pool('--site', 'site', '--slurm=--cpus-per-task=2', workers=1, most=1)
+        pool = self.pool('--site', 'site', '--slurm=--partition=pair', workers=1, most=1)
         self.await_steps((0,), pool)
         old = self.worker_of(0)
-        node = self.slurm.run('squeue', '-h', '--me', '-o', '%N')
-        self.slurm.nodes[node].kill()
+        other = self.lose_node_of(0)
         until(lambda: self.worker_of(0) not in (old, None), 'rank 0 has a second process',
               2 * STATES_S, pool)
-        other, = set(self.names) - {node}
         self.assertEqual(self.slurm.run('squeue', '-h', '--me', '-t', 'R', '-o', '%N'), other)
         self.await_steps((0,), pool)
         self.assertIn(': its pool has started a newer process of this rank', self.service.text())
         until(lambda: not is_alive(old) or 'carries' in self.texts(0)[old], 'the old one ends',
               STATES_S, pool)
         self.finish(pool)
+
+
+class Studies(SlurmPools):
+    """gradpool explore --engine slurm."""
+
+    def setUp(self):
+        super().setUp()
+        self.results = self.folder / 'gradpool-digits'
+        (self.folder / 'trial.py').write_text(test_explore.TRIAL)
+
+    sweep = test_explore.Studies.sweep
+    explore = test_explore.Studies.explore
+    trials = test_explore.Studies.trials
+    rows = test_explore.Studies.rows
+    state_of = test_explore.Studies.state_of
+    hold = test_explore.Studies.hold
+    release = test_explore.Studies.release
+    begun = test_explore.Studies.begun
+    await_step = test_explore.Studies.await_step
+
+    def begin(self, numbers):
+        """Starts a study that holds each trial at its step 5."""
+        self.sweep(numbers)
+        for number in numbers:
+            self.hold(number, 5)
+        study = self.explore('sweep.py', '--site', 'site', '--engine', 'slurm',
+                             '--slurm=--comment=a study',
+                             environment=self.slurm.environment)
+        for number in numbers:
+            self.await_step(number, 5, study)
+        return study
+
+    def test_trials_are_jobs_of_slurm_and_the_rule_ends_one(self):
+        study = self.begin([1, 2])
+        self.assertEqual(self.slurm.run('squeue', '-h', '--me', '-o', '%k'), 'a study\na study')
+        self.hold(2, 15)    # until the end by the rule
+        self.release(1, 5)
+        self.await_step(1, 20, study)
+        self.release(2, 5)
+        self.assertEqual(study.wait(STATES_S), 0, study.text())
+        self.assertIn('trial 1 trained at step 20', study.text())
+        self.assertRegex(study.text(), r'trial 2 ended at step \d+, loss \S+ \(place 2 of 2')
+        for number in 1, 2:
+            self.assertEqual(len(self.begun(number)), 1)
+            log = (self.results / f'000{number}/rank-0.log').read_text()
+            self.assertRegex(log, rf'rank 0 of job digits/{number}, start \d+ on node n1\n')
+        self.assertEqual(self.listed(), {})
+
+    def test_a_trial_without_its_pool_is_ended_on_slurm(self):
+        study = self.begin([1])
+        self.await_listed((0,), study)
+        study.kill()
+        pool, = harness.running(f'--folder\0{self.results / "0001"}')
+        harness.kill_all([pool])
+        until(lambda: not is_alive(pool), 'the pool has ended')
+        self.assertEqual(list(self.listed()), [0])
+        self.assertEqual(self.trials('kill', '1').returncode, 0)
+        second = self.explore('--resume', 'gradpool-digits', name='second',
+                              environment=self.slurm.environment)
+        self.assertEqual(second.wait(STATES_S), 0, second.text())
+        self.assertEqual(self.state_of(1), 'killed')
+        self.await_listed((), second)
 
 
 if __name__ == '__main__':
