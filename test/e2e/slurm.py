@@ -106,8 +106,10 @@ class Slurm:
         self.controller = self.start('slurmctld', '-D')
 
     def stop_controller(self):
-        """Kills slurmctld. start_controller() starts it again, with its state."""
-        self.controller.kill()
+        """Ends slurmctld, which stores its state; a killed one forgets steps of the last seconds.
+        start_controller() starts it again, with this state."""
+        self.controller.signal(signal.SIGTERM)
+        self.controller.wait()
         self.daemons.remove(self.controller)
 
     def run(self, *words, check=True):

@@ -58,6 +58,7 @@ struct slurm {
     uint64_t list_ns;     /* time of the next list */
     bool has_list;        /* the last list has arrived */
     bool was_unanswered;  /* the user knows that Slurm does not answer */
+    uint64_t settled_ns;  /* no step starts before: srun would wait for a minute */
     char trouble[ENGINE_TEXT_BYTES];
     char saying[ENGINE_TEXT_BYTES]; /* for the user; "": nothing */
     uint64_t strays_ns;             /* of the last end of strays */

@@ -8,6 +8,8 @@
 
 #define LIST_NS (2 * NS_PER_S)    /* between two lists */
 #define STRAYS_NS (10 * NS_PER_S) /* between two ends of unknown jobs */
+#define SETTLE_NS (10 * NS_PER_S) /* until a Slurm that has begun again knows its nodes */
+#define SENT_NS (5 * NS_PER_S)    /* from srun to its step, in an allocation with room */
 
 static void seen_pending(struct slurm *s, struct slurm_worker *w, const struct slurm_entry *entry)
 {
@@ -96,6 +98,18 @@ static void seen_take_entry(struct slurm *s, const struct slurm_entry *entry)
     seen_worker(s, w, entry);
 }
 
+/* Shows why srun has no step yet. Slurm's own reason comes after a minute. */
+static void seen_no_step(struct slurm_worker *w)
+{
+    char text[ENGINE_TEXT_BYTES] = "";
+    if (w->client.process.pidfd < 0)
+        return;
+    command_text(&w->client, text, sizeof text);
+    if (!*text && clock_now_ns() > w->since_ns + SENT_NS)
+        snprintf(text, sizeof text, "srun waits for free CPUs or devices of the allocation");
+    slurm_worker_waits(w, text);
+}
+
 static void seen_take_workers(struct slurm *s)
 {
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
@@ -106,13 +120,10 @@ static void seen_take_workers(struct slurm *s)
         s->strays_ns = clock_now_ns();
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++) {
         struct slurm_worker *w = &s->workers[rank];
-        char text[ENGINE_TEXT_BYTES] = "";
         if (w->state < SLURM_SENT || w->was_seen || s->deadline_ns - SLURM_COMMAND_NS < w->since_ns)
             continue;
-        if (w->client.process.pidfd >= 0)
-            command_text(&w->client, text, sizeof text);
         if (w->state == SLURM_SENT)
-            slurm_worker_waits(w, text);
+            seen_no_step(w);
         else
             seen_no_worker(s, w);
     }
@@ -141,8 +152,10 @@ void slurm_take_list(struct slurm *s, bool is_good, const char *text)
     s->list_ns = clock_now_ns() + LIST_NS;
     if (!is_good)
         return seen_nothing(s, text);
-    if (s->was_unanswered)
+    if (s->was_unanswered) {
         slurm_say(s, "Slurm answers again");
+        s->settled_ns = clock_now_ns() + (s->has_steps ? SETTLE_NS : 0);
+    }
     s->was_unanswered = false;
     s->has_list = true;
     seen_take_workers(s);

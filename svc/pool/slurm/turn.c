@@ -138,7 +138,7 @@ void slurm_next_command(struct slurm *s)
         } else if (clock_now_ns() >= s->list_ns) {
             words_list(&words, s->has_steps);
             turn_run_command(s, &words, PURPOSE_LIST);
-        } else if (!s->has_list || !turn_start_next(s)) {
+        } else if (!s->has_list || clock_now_ns() < s->settled_ns || !turn_start_next(s)) {
             return;
         }
     }

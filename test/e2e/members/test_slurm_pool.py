@@ -18,8 +18,7 @@ from test_pool import is_alive
 
 EPOCHS = test_pool.EPOCHS
 STATES_S = 60       # Slurm notices some changes late, and a busy host is slow
-VARIABLES = 'GRADPOOL_JOB', 'GRADPOOL_RANK', 'GRADPOOL_INCARNATION', 'GRADPOOL_KEY_FILE', \
-    'LOCAL_RANK'
+VARIABLES = 'GRADPOOL_JOB', 'GRADPOOL_RANK', 'GRADPOOL_INCARNATION', 'LOCAL_RANK', 'DATA_SET'
 
 
 slurm = None
@@ -164,13 +163,11 @@ class Ways:
     def test_variables_reach_the_worker_and_no_command_reaches_the_service(self):
         relay = test_site_pool.Relay(self.service.endpoint)
         show = 'for name in ' + ' '.join(VARIABLES) + '; do eval echo $name=\\$$name; done'
-        key = self.folder / 'key'
         pool = self.pool('--site', 'site', '--endpoint', relay.endpoint, workers=1, most=1,
-                         program=('sh', '-c', show), GRADPOOL_KEY_FILE=str(key))
+                         program=('sh', '-c', show), DATA_SET='the digits')
         self.assertEqual(pool.wait(STATES_S), 0, pool.text())
         log = pool.log_of(0)
-        for line in ('GRADPOOL_JOB=deal', 'GRADPOOL_RANK=0', f'GRADPOOL_KEY_FILE={key}',
-                     'LOCAL_RANK=0'):
+        for line in 'GRADPOOL_JOB=deal', 'GRADPOOL_RANK=0', 'LOCAL_RANK=0', 'DATA_SET=the digits':
             self.assertIn(f'{line}\n', log)
         self.assertRegex(log, r'GRADPOOL_INCARNATION=\d+\n')
         for word in b'eval', str(self.folder).encode():
@@ -247,7 +244,7 @@ class Allocation(Ways, SlurmPools):
 
     def test_a_step_that_waits_is_withheld(self):
         pool = self.pool('--slurm=--cpus-per-task=3', program=('sleep', '5000'))
-        pool.wait_for('step creation temporarily disabled', STATES_S)
+        pool.wait_for('srun waits for free CPUs or devices of the allocation', STATES_S)
         pool.signal(signal.SIGTERM)
         self.assertEqual(pool.wait(STATES_S), 143)
         self.await_listed((), pool)
@@ -275,7 +272,8 @@ class LostNode(SlurmPools):
               2 * STATES_S, pool)
         self.assertEqual(self.slurm.run('squeue', '-h', '--me', '-t', 'R', '-o', '%N'), other)
         self.await_steps((0,), pool)
-        self.assertIn(': its pool has started a newer process of this rank', self.service.text())
+        self.assertIn(': its pool has started a newer process of this rank',
+                      self.service.serve.text())
         until(lambda: not is_alive(old) or 'carries' in self.texts(0)[old], 'the old one ends',
               STATES_S, pool)
         self.finish(pool)
