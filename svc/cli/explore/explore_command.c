@@ -29,7 +29,8 @@ const struct knob explore_knobs[] = {
                 "with gradpool run (default: local)"},
     [SLURM] = {"slurm", "OPTION",
                "with --engine slurm: an option for srun or sbatch, such as "
-               "--slurm=--cpus-per-task=4; may be given again"},
+               "--slurm=--cpus-per-task=4; may be given again",
+               .may_repeat = true},
     [ENDPOINT] = {"endpoint", "URL", "the service (default: gradpool://127.0.0.1:7077)",
                   KNOB_VARIABLE},
     {0},

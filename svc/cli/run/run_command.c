@@ -69,7 +69,8 @@ const struct knob run_knobs[] = {
                 "of the allocation of this command (default: local)"},
     [SLURM] = {"slurm", "OPTION",
                "with --engine slurm: an option for srun or sbatch, such as "
-               "--slurm=--cpus-per-task=4; may be given again"},
+               "--slurm=--cpus-per-task=4; may be given again",
+               .may_repeat = true},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",

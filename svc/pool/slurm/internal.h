@@ -53,15 +53,14 @@ struct slurm {
     int epoll_fd, timer_fd;
     struct slurm_command command; /* the present one, besides the srun of workers */
     enum slurm_purpose purpose;
-    uint32_t submits;     /* PURPOSE_SUBMIT: the rank */
-    uint64_t deadline_ns; /* of the command */
-    uint64_t list_ns;     /* time of the next list */
-    bool has_list;        /* the last list has arrived */
-    bool was_unanswered;  /* the user knows that Slurm does not answer */
-    uint64_t settled_ns;  /* no step starts before: srun would wait for a minute */
-    char trouble[ENGINE_TEXT_BYTES];
-    char saying[ENGINE_TEXT_BYTES]; /* for the user; "": nothing */
-    uint64_t strays_ns;             /* of the last end of strays */
+    uint32_t submits;                /* PURPOSE_SUBMIT: the rank */
+    uint64_t deadline_ns;            /* of the command */
+    uint64_t list_ns;                /* time of the next list */
+    bool has_list;                   /* the last list has arrived */
+    uint64_t settled_ns;             /* no step starts before: srun would wait for a minute */
+    char trouble[ENGINE_TEXT_BYTES]; /* why Slurm does not answer, as the user knows; "": answers */
+    char saying[ENGINE_TEXT_BYTES];  /* for the user; "": nothing */
+    uint64_t strays_ns;              /* of the last end of strays */
     struct slurm_entry *strays;
     size_t strays_count;
     struct slurm_worker workers[POOL_RANKS_MAX];

@@ -131,6 +131,7 @@ static void seen_take_workers(struct slurm *s)
 
 static void seen_nothing(struct slurm *s, const char *text)
 {
+    bool is_new = !*s->trouble;
     snprintf(s->trouble, sizeof s->trouble, "Slurm does not answer: %.*s", ENGINE_TEXT_BYTES - 64,
              text);
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++) {
@@ -140,10 +141,9 @@ static void seen_nothing(struct slurm *s, const char *text)
         else if (w->state != SLURM_NONE)
             (void)slurm_worker_is_stuck(s, w);
     }
-    if (!s->was_unanswered)
+    if (is_new)
         slurm_say(s, "%s; workers train on, and none is started or ended until it answers",
                   s->trouble);
-    s->was_unanswered = true;
     s->has_list = false;
 }
 
@@ -152,11 +152,11 @@ void slurm_take_list(struct slurm *s, bool is_good, const char *text)
     s->list_ns = clock_now_ns() + LIST_NS;
     if (!is_good)
         return seen_nothing(s, text);
-    if (s->was_unanswered) {
+    if (*s->trouble) {
         slurm_say(s, "Slurm answers again");
         s->settled_ns = clock_now_ns() + (s->has_steps ? SETTLE_NS : 0);
     }
-    s->was_unanswered = false;
+    *s->trouble = '\0';
     s->has_list = true;
     seen_take_workers(s);
 }

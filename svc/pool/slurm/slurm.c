@@ -45,8 +45,7 @@ static int slurm_start_worker(struct pool_engine *engine, const struct engine_st
                                .event = w->event,
                                .client.process.pidfd = -1};
     slurm_worker_enter(w, SLURM_NEW);
-    if (s->was_unanswered)
-        slurm_worker_waits(w, s->trouble);
+    slurm_worker_waits(w, s->trouble);
     slurm_wake(s);
     return 0;
 }

@@ -303,7 +303,7 @@ class Studies(SlurmPools):
         for number in numbers:
             self.hold(number, 5)
         study = self.explore('sweep.py', '--site', 'site', '--engine', 'slurm',
-                             '--slurm=--comment=a study',
+                             '--slurm=--comment=a study', '--slurm=--nice=7',
                              environment=self.slurm.environment)
         for number in numbers:
             self.await_step(number, 5, study)
@@ -311,7 +311,8 @@ class Studies(SlurmPools):
 
     def test_trials_are_jobs_of_slurm_and_the_rule_ends_one(self):
         study = self.begin([1, 2])
-        self.assertEqual(self.slurm.run('squeue', '-h', '--me', '-o', '%k'), 'a study\na study')
+        options = self.slurm.run('squeue', '-h', '--me', '-o', '%k %y')
+        self.assertEqual(options, 'a study 7\na study 7')
         self.hold(2, 15)    # until the end by the rule
         self.release(1, 5)
         self.await_step(1, 20, study)
