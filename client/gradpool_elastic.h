@@ -140,6 +140,11 @@ GP_API int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size
  * announced a state to this rank. */
 GP_API int gp_step_missed(gp_job *job);
 
+/* Ends the training with the present step, before the last epoch is complete. Every rank that is in
+ * this step makes the call, between its last gp_wait() and its next gp_step_begin(), which returns
+ * GP_TRAINED, or GP_ENDED to a late worker without the state. Does not wait. -EINVAL: no deal. */
+GP_API int gp_deal_end(gp_job *job);
+
 #ifdef __cplusplus
 }
 #endif

@@ -97,6 +97,12 @@ static void scheduler_report(struct scheduler *s, struct roster_job *job,
     job->history->failures = 0;
 }
 
+static void scheduler_stand(struct roster_job *job, const struct scheduler_event *event)
+{
+    job->rung = event->rung;
+    job->value = event->value;
+}
+
 static void scheduler_end(struct scheduler *s, struct roster_job *job)
 {
     scheduler_end_probe(s, job);
@@ -239,6 +245,7 @@ static int scheduler_apply_to_job(struct scheduler *s, const struct scheduler_ev
         return -ENOENT;
     switch (event->kind) {
     case SCHEDULER_REPORTED: scheduler_report(s, job, event); return 0;
+    case SCHEDULER_STANDING: scheduler_stand(job, event); return 0;
     case SCHEDULER_ENDED: scheduler_end(s, job); return 0;
     case SCHEDULER_END_ORDERED: scheduler_order_end(s, job); return 0;
     case SCHEDULER_REST_ORDERED: scheduler_order_rest(s, job); return 0;

@@ -64,6 +64,7 @@ enum scheduler_kind {
      * (F4) */
     SCHEDULER_SUBMITTED,
     SCHEDULER_REPORTED, /* a job has sent a report: fields job, step, rung, value */
+    SCHEDULER_STANDING, /* fields job, rung, value: replaces both, and is no report */
     /* field job: the job's processes have ended, because of a verdict, the end of training, or a
      * failure */
     SCHEDULER_ENDED,

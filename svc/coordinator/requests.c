@@ -55,6 +55,7 @@ static const struct {
     {BODY(POOL_SUBMIT), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_submit},
     {BODY(POOL_WITHDRAW), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_withdraw},
     {BODY(POOL_REST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_rest},
+    {BODY(POOL_STANDING), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_standing},
     {BODY(RESTING_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_resting},
     {BODY(POOL_REPORTS), GRADPOOL__WIRE__ROLE__ROLE_CLIENT, slots_handle_reports},
     {BODY(AGGREGATOR_JOIN), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_join},

@@ -287,12 +287,28 @@ static void pool_read_rest(struct worker_pool *pool)
                  pool->folder->job);
 }
 
+/* Sends the standing of the trial, which its study has written to the folder: "RUNG VALUE". */
+static void pool_read_standing(struct worker_pool *pool)
+{
+    char path[PATH_MAX + 12];
+    struct site_standing standing = {0};
+    snprintf(path, sizeof path, "%s/standing", pool->folder->path);
+    FILE *file = pool->site ? fopen(path, "re") : NULL;
+    bool is_read = file && fscanf(file, "%u %lf", &standing.rung, &standing.value) == 2;
+    if (file)
+        fclose(file);
+    if (is_read)
+        site_stand(pool->site, &standing);
+}
+
 static void pool_take_signals(struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo == SIGUSR1)
             pool_read_rest(pool);
+        else if (info.ssi_signo == SIGUSR2)
+            pool_read_standing(pool);
         else
             pool_stop(pool, (int)info.ssi_signo);
 }
@@ -301,7 +317,7 @@ static bool pool_is_signalled(const struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGUSR1)
+        if (info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2)
             return true;
     return false;
 }
@@ -442,6 +458,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
         report_adopted(pool);
     if (error == 0 && (adopted > 0 || pool_wants_rest(pool)))
         site_rest(pool->site, pool_wants_rest(pool));
+    if (error == 0)
+        pool_read_standing(pool);
     return error < 0 ? error : site_begin(pool->site, err);
 }
 
@@ -530,6 +548,7 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     sigemptyset(&children);
     sigaddset(&children, SIGCHLD);
     sigaddset(&watched, SIGUSR1);
+    sigaddset(&watched, SIGUSR2);
     sigprocmask(SIG_BLOCK, &watched, NULL);
     sigprocmask(SIG_BLOCK, &children, NULL);
     pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);

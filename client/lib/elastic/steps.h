@@ -28,8 +28,9 @@ enum steps_phase {
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
 
-/* A rest of the job, and the thread that sleeps in it. */
+/* Pauses of the steps: a rest of the job, the thread that sleeps in it, and the end. */
 struct steps_rest {
+    bool is_ended;     /* the script has ended the deal: no further step begins */
     bool is_used;      /* a thread is in gp_step_begin() */
     uint32_t newest;   /* newest number of the job's rest; odd: a rest is ordered */
     uint32_t recorded; /* number of the rest in the last record; 0: none */

@@ -83,6 +83,13 @@ static int begin_check_requests(const struct beginning *b)
     return 0;
 }
 
+/* Returns whether the training ends before the step: the deal has no more samples, or the script
+ * has ended the deal. */
+static bool begin_is_end(const struct job_steps *s, const struct deal_step *step)
+{
+    return step->is_end || s->rest->is_ended;
+}
+
 /* ---- the record ---- */
 
 /* Returns whether the last resize has removed this rank. Before the first message about the
@@ -95,12 +102,13 @@ static bool begin_has_to_leave(const struct gp_job *job)
 static int begin_send(const struct beginning *b, const struct deal_step *step, bool is_counted)
 {
     struct job_steps *s = b->steps;
+    bool is_end = step && begin_is_end(s, step);
     s->is_leaving |= begin_has_to_leave(b->job);
     step_words_write(&(struct step_word){.rank = b->job->rank,
                                          .is_leaving = s->is_leaving,
                                          .holds = s->holds,
-                                         .is_full = step && step->runs.samples > 0,
-                                         .is_end = step && step->is_end,
+                                         .is_full = step && !is_end && step->runs.samples > 0,
+                                         .is_end = is_end,
                                          .rounds = begin_rounds(b),
                                          .print = deal_print(&s->deal->spec),
                                          .rest = s->rest->newest & 1 ? s->rest->newest : 0},
@@ -151,7 +159,7 @@ static int begin_be_over(const struct beginning *b)
     }
     const struct deal_step *step = deal_step(s->deal, s->number + 1);
     begin_describe(b, step);
-    return step->is_end ? GP_TRAINED : GP_LEAVES;
+    return begin_is_end(s, step) ? GP_TRAINED : GP_LEAVES;
 }
 
 /* Sends one more record than this rank's shares need. When this last record is complete, all ranks
@@ -173,7 +181,7 @@ static int begin_end_last(const struct beginning *b)
     if (wait_locked(s->request, b->deadline_ns, b->timeout_ns) == -ETIMEDOUT)
         return -ETIMEDOUT;
     s->request = NULL;
-    if (!deal_step(s->deal, s->number + 1)->is_end)
+    if (!begin_is_end(s, deal_step(s->deal, s->number + 1)))
         return begin_be_over(b);
     s->phase = STEPS_END;
     return BEGIN_GOES_ON;
@@ -373,7 +381,7 @@ static int begin_next(const struct beginning *b)
     const struct deal_step *step = deal_step(s->deal, s->number + 1);
     bool is_full = step->runs.samples > 0;
     begin_describe(b, step);
-    if (step->is_end || begin_is_free(b))
+    if (begin_is_end(s, step) || begin_is_free(b))
         return begin_send_last(b, step);
     int error = begin_send(b, step, is_full);
     if (error < 0)
@@ -387,7 +395,7 @@ static void begin_rest(struct beginning *b)
 {
     const struct job_steps *s = b->steps;
     const struct deal_step *step = s->holds ? deal_step(s->deal, s->number + 1) : NULL;
-    if (!(step && step->is_end) && steps_rest(b->job))
+    if (!(step && begin_is_end(s, step)) && steps_rest(b->job))
         b->deadline_ns = clock_now_ns() + b->timeout_ns;
 }
 
@@ -500,6 +508,21 @@ int gp_step_missed(gp_job *job)
                              "gp_step_missed: job '%s': rank %u awaits no state; call "
                              "gp_step_missed() only after GP_CARRIES",
                              job->name, job->rank);
+    pthread_mutex_unlock(&job->lock);
+    return error;
+}
+
+int gp_deal_end(gp_job *job)
+{
+    int error = job_check(job);
+    if (error < 0)
+        return error;
+    pthread_mutex_lock(&job->lock);
+    if (job->steps && job->steps->record)
+        job->steps->rest->is_ended = true;
+    else
+        error = client_error(-EINVAL, "job '%s' has no deal to end; call gp_deal_declare() first",
+                             job->name);
     pthread_mutex_unlock(&job->lock);
     return error;
 }

@@ -355,6 +355,15 @@ static int wire_rest(void *context, const struct site_terms *terms, bool rests,
     return error;
 }
 
+static int wire_stand(void *context, const struct site_terms *terms,
+                      const struct site_standing *standing, struct err *err)
+{
+    return wire_tell(context,
+                     &MESSAGE(0, POOL_STANDING, pool_standing, .job = (char *)terms->job,
+                              .rung = standing->rung, .value = standing->value),
+                     err);
+}
+
 static int wire_fd(void *context) { return channel_fd(((struct pool_site *)context)->channel); }
 
 static void wire_close(void *context)
@@ -370,6 +379,7 @@ const struct site_calls pool_site_calls = {.join = wire_join,
                                            .submit = wire_submit,
                                            .withdraw = wire_withdraw,
                                            .rest = wire_rest,
+                                           .stand = wire_stand,
                                            .report = wire_send_reports,
                                            .next = wire_next,
                                            .fd = wire_fd,

@@ -66,6 +66,11 @@ struct slots_rest {
     bool is_allowed; /* the scheduler may let the job rest without an order */
     bool is_ordered; /* the scheduler has ordered the job to rest */
     bool is_by_user; /* the user has ordered the rest */
+    /* standing of the job's trial in its study, which orders rests (SL32): reached rungs, and the
+     * report there. Not stored: the pool sends it with each connection */
+    bool has_standing;
+    uint32_t rung;
+    double value;
 };
 
 struct slots_site {

@@ -120,6 +120,24 @@ static bool rest_is_refused(struct peer *p, uint64_t id, const struct slots_job 
     return true;
 }
 
+void slots_handle_standing(struct peer *p, const envelope *message)
+{
+    const WIRE(PoolStanding) *standing = message->pool_standing;
+    struct slots_pool *pool = slots_pool_of(p);
+    struct slots_job *job = pool ? slots_find_job(p->service, pool->tenant, standing->job) : NULL;
+    if (!job || job->pool != pool)
+        return peer_fail(p, message->id, -ENOENT, "this pool has no job %.127s", standing->job);
+    job->rest->has_standing = true;
+    job->rest->rung = standing->rung;
+    job->rest->value = standing->value;
+    slots_decide(pool->site, (struct scheduler_event){.kind = SCHEDULER_STANDING,
+                                                      .job = job->id,
+                                                      .rung = standing->rung,
+                                                      .value = standing->value});
+    peer_reply_done(p, message->id);
+    slots_carry_out(pool->site);
+}
+
 void slots_handle_rest(struct peer *p, const envelope *message)
 {
     const WIRE(PoolRest) *order = message->pool_rest;

@@ -36,6 +36,8 @@ void slots_handle_withdraw(struct peer *p, const envelope *message);
 void slots_handle_reports(struct peer *p, const envelope *message);
 /* The job of a pool rests, or goes on, by order of its user. */
 void slots_handle_rest(struct peer *p, const envelope *message);
+/* The trial of a pool's job has reached a rung of its study (SL32). */
+void slots_handle_standing(struct peer *p, const envelope *message);
 /* A worker sleeps. */
 void slots_handle_resting(struct peer *p, const envelope *message);
 /* Called when the peer is about to be freed. */

@@ -42,10 +42,12 @@ static void slots_send_point(struct slots_job *job, const struct seen *seen)
 /* Sends the speed to the scheduler. The first round of a job counts as its first report. */
 static void slots_send_report(struct slots_job *job, const struct seen *seen)
 {
-    slots_decide(job->pool->site, (struct scheduler_event){.kind = SCHEDULER_REPORTED,
-                                                           .job = job->id,
-                                                           .step = seen->rounds,
-                                                           .value = NAN});
+    slots_decide(job->pool->site, (struct scheduler_event){
+                                      .kind = SCHEDULER_REPORTED,
+                                      .job = job->id,
+                                      .step = seen->rounds,
+                                      .rung = job->rest->rung,
+                                      .value = job->rest->has_standing ? job->rest->value : NAN});
     job->speed->has_reported = true;
 }
 

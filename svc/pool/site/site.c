@@ -35,6 +35,8 @@ struct site {
     bool is_withdrawn, withdraw_sent;
     bool rests;                      /* the last wish of the user */
     uint32_t rest_wishes, rest_sent; /* number of wishes; number of the last one that was sent */
+    struct site_standing *standing;  /* NULL: none */
+    uint32_t standing_number, standing_sent; /* as of rests; `standing_sent` 0: not sent */
     struct site_order *orders;
     size_t orders_count, orders_room;
     struct site_report reports[POOL_RANKS_MAX];
@@ -197,6 +199,22 @@ static int site_send_rest(struct site *site, struct err *err)
     return error;
 }
 
+static int site_send_standing(struct site *site, struct err *err)
+{
+    struct site_standing standing = {0};
+    pthread_mutex_lock(&site->mutex);
+    uint32_t number = site->standing_number;
+    if (site->standing)
+        standing = *site->standing;
+    pthread_mutex_unlock(&site->mutex);
+    if (site->standing_sent == number)
+        return 0;
+    int error = site->calls->stand(site->context, site->terms, &standing, err);
+    if (error == 0)
+        site->standing_sent = number; /* no other thread reads it */
+    return error;
+}
+
 /* A job that the coordinator has accepted, and does not know any more, is over. */
 static int site_submit(struct site *site, bool *ret_is_refused, struct err *err)
 {
@@ -232,6 +250,7 @@ static int site_connect(struct site *site, struct err *err)
         site->has_submitted = true;
     else if (error == 0)
         error = site_submit(site, &is_refused, err);
+    site->standing_sent = 0; /* the coordinator does not store it */
     if (error == 0)
         site->terms->is_new = false;
     else if (is_refused && !site->has_submitted)
@@ -253,6 +272,8 @@ static int site_serve(struct site *site, struct err *err)
     int error = site_send_reports(site, err) ?: site_send_withdraw(site, err);
     if (error == 0)
         error = site_send_rest(site, err);
+    if (error == 0)
+        error = site_send_standing(site, err);
     if (error == 0)
         error = site_read_orders(site, err);
     if (error == 0)
@@ -384,6 +405,19 @@ void site_rest(struct site *site, bool rests)
     pthread_mutex_lock(&site->mutex);
     site->rests = rests;
     site->rest_wishes++;
+    pthread_mutex_unlock(&site->mutex);
+    site_wake(site->wake_fd);
+}
+
+void site_stand(struct site *site, const struct site_standing *standing)
+{
+    pthread_mutex_lock(&site->mutex);
+    if (!site->standing)
+        site->standing = malloc(sizeof *site->standing);
+    if (site->standing) { /* without memory the former standing stays: it only orders rests */
+        *site->standing = *standing;
+        site->standing_number++;
+    }
     pthread_mutex_unlock(&site->mutex);
     site_wake(site->wake_fd);
 }

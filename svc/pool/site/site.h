@@ -57,6 +57,13 @@ struct site_order {
     char text[SITE_TEXT_BYTES]; /* SITE_END, SITE_OVER, SITE_FORGOTTEN, SITE_UNRESTED: reason */
 };
 
+/* Standing of the job's trial in its study: number of reached rungs, and the report at the last one
+ * (lower is better; NaN is the worst). */
+struct site_standing {
+    uint32_t rung;
+    double value;
+};
+
 /* Messages, from the caller of pool_run(). All are called in one thread, and may wait for some
  * seconds. Each returns 0 or a negative errno with a text. */
 struct site_calls {
@@ -72,6 +79,8 @@ struct site_calls {
     /* `ret_is_refused`: the service has answered, and the job does not rest. */
     int (*rest)(void *context, const struct site_terms *terms, bool rests, bool *ret_is_refused,
                 struct err *err);
+    int (*stand)(void *context, const struct site_terms *terms,
+                 const struct site_standing *standing, struct err *err);
     int (*report)(void *context, const struct site_terms *terms, const struct site_report *reports,
                   uint32_t count, struct err *err);
     /* Returns the next order. -EAGAIN: none has arrived; fd() is readable after the next one. */
@@ -105,6 +114,8 @@ void site_report(struct site *site, const struct site_report *report);
 void site_report_again(struct site *site, uint32_t rank, uint64_t incarnation);
 /* The user wants the job to rest, or to go on. */
 void site_rest(struct site *site, bool rests);
+/* Replaces the standing of the job's trial. It is sent, and sent again with each connection. */
+void site_stand(struct site *site, const struct site_standing *standing);
 /* The job is ended by this pool. */
 void site_withdraw(struct site *site);
 /* Returns whether the coordinator has everything, or is out of reach. */

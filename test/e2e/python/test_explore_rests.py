@@ -119,6 +119,17 @@ class Parts(Folder):
         self.assertFalse(rests.is_wished(self.folder / '0001'))
         self.assertEqual(len(self.pool.signal.mock_calls), 2)
 
+    def test_a_pool_gets_rung_and_value_of_its_trial_once_a_rung(self):
+        fleet, trial = self.make_fleet(), trials.Trial(1, {}, state='running')
+        fleet._rungs_of, fleet._settings['mode'] = lambda number: [10, 30], 'max'
+        for step, value, signals, text in ((9, .1, 0, None), (10, .5, 1, '1 -0.5\n'),
+                                           (29, .7, 1, '1 -0.5\n'), (90, math.nan, 2, '2 nan\n')):
+            trial.step, trial.value = step, value
+            fleet.act([trial])
+            self.assertEqual(self.pool.signal.mock_calls, signals * [mock.call(signal.SIGUSR2)])
+            path = self.folder / '0001' / 'standing'
+            self.assertEqual(path.read_text() if path.exists() else None, text)
+
     def test_a_trial_that_probes_rests_after_its_first_report(self):
         fleet, trial = self.make_fleet(), trials.Trial(1, {}, state='probing', rests='user')
         fleet.act([trial])

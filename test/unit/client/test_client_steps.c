@@ -111,6 +111,28 @@ static void two_workers_share_each_epoch(void **state)
             assert_int_equal(workers[0].used[epoch][sample] + workers[1].used[epoch][sample], 1);
 }
 
+static void workers_end_a_deal_before_its_last_epoch(void **state)
+{
+    gp_step step[WORKERS];
+    gp_request *requests[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        declare_deal(rank, usual);
+        ok(gp_step_begin(jobs[rank], WAIT_MS, &step[rank]));
+        ok(gp_push_pull(t[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));
+    }
+    struct trained ends[WORKERS] = {{.rank = 0}, {.rank = 1}};
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        ok(gp_wait(requests[rank], WAIT_MS));
+        ok(gp_deal_end(jobs[rank]));
+        assert_int_equal(pthread_create(&ends[rank].thread, NULL, train, &ends[rank]), 0);
+    }
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        pthread_join(ends[rank].thread, NULL);
+        assert_int_equal(ends[rank].result, GP_TRAINED);
+        assert_int_equal(ends[rank].steps, 0);
+    }
+}
+
 /* ---- refusals ---- */
 
 static void weights_and_deals_outside_their_limits_are_refused(void **state)
@@ -164,6 +186,7 @@ static void a_step_needs_one_deal_and_places_for_its_results(void **state)
     gp_step step;
     failed(gp_step_begin(jobs[0], WAIT_MS, &step), -EINVAL,
            " has no deal; call gp_deal_declare() first", NULL);
+    failed(gp_deal_end(jobs[0]), -EINVAL, " has no deal to end; call gp_deal_declare() ", NULL);
     failed(gp_step_share(jobs[0], 1, NULL, 0), -ENOENT, ": the shares of step 1 are not known; ",
            "pass the present step, or a step that is at most gp_deal.prefetch later", NULL);
     declare_deal(0, usual);
@@ -308,6 +331,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(a_weight_goes_with_each_mean_until_the_next_call),
         CASE(two_workers_share_each_epoch),
+        CASE(workers_end_a_deal_before_its_last_epoch),
         CASE(weights_and_deals_outside_their_limits_are_refused),
         ALONE(a_job_with_backup_workers_has_neither_weights_nor_deal),
         CASE(a_step_needs_one_deal_and_places_for_its_results),

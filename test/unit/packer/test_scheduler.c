@@ -227,6 +227,32 @@ static void the_lowest_rung_rests_first_then_the_worst_report(void **state)
     scheduler_destroy(rig.scheduler);
 }
 
+static void stand(struct rig *rig, uint32_t job, uint32_t rung, double value)
+{
+    assert_int_equal(rig_send(rig, (struct scheduler_event){.kind = SCHEDULER_STANDING,
+                                                            .job = job,
+                                                            .rung = rung,
+                                                            .value = value}),
+                     0);
+}
+
+/* The live service measures the first step, which has no value; the study sends rung and value. */
+static void a_standing_orders_rests_without_a_report(void **state)
+{
+    struct rig rig = rig_with_four((uint32_t[]){0, 0, 0, 0}, (double[]){NAN, NAN, NAN, NAN});
+    stand(&rig, 4, 2, 0.5);
+    stand(&rig, 3, 1, 0.3);
+    stand(&rig, 2, 1, 0.8);
+    stand(&rig, 1, 1, NAN);
+    rig_submit(&rig, 5, 1, 1);
+    rig_expect(&rig, "rest 1");
+    rig_submit(&rig, 6, 1, 1);
+    rig_expect(&rig, "rest 2");
+    rig_submit(&rig, 7, 1, 1);
+    rig_expect(&rig, "rest 3");
+    scheduler_destroy(rig.scheduler);
+}
+
 static void a_report_that_is_no_number_ranks_last(void **state)
 {
     struct rig rig = rig_with_four((uint32_t[]){1, 1, 1, 1}, (double[]){0.9, NAN, 99, 0.5});
@@ -538,6 +564,7 @@ int main(void)
         cmocka_unit_test(a_probing_job_grows_while_others_rest),
         cmocka_unit_test(a_held_job_gives_no_worker),
         cmocka_unit_test(the_lowest_rung_rests_first_then_the_worst_report),
+        cmocka_unit_test(a_standing_orders_rests_without_a_report),
         cmocka_unit_test(a_report_that_is_no_number_ranks_last),
         cmocka_unit_test(a_job_does_not_rest_within_its_quantum),
         cmocka_unit_test(probing_jobs_make_others_rest_up_to_three_quarters_of_the_site),

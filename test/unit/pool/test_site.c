@@ -23,10 +23,11 @@
 struct service_script {
     int joins[JOINS_MAX];
     bool is_refused, has_job;
-    int news[2];
+    int news[2], stood_fds[2];
     pthread_mutex_t mutex;
-    unsigned joined, submitted;
-    bool is_lost; /* the connection ends at the next request */
+    unsigned joined, submitted, stood;
+    struct site_standing standing; /* the last one */
+    bool is_lost;                  /* the connection ends at the next request */
 };
 
 static int script_join(void *context, const struct site_terms *terms,
@@ -65,6 +66,18 @@ static int script_report(void *context, const struct site_terms *terms,
     return 0;
 }
 
+static int script_stand(void *context, const struct site_terms *terms,
+                        const struct site_standing *standing, struct err *err)
+{
+    struct service_script *s = context;
+    pthread_mutex_lock(&s->mutex);
+    s->standing = *standing;
+    s->stood++;
+    pthread_mutex_unlock(&s->mutex);
+    assert_int_equal(write(s->stood_fds[1], "", 1), 1);
+    return 0;
+}
+
 static int script_next(void *context, const struct site_terms *terms, struct site_order *ret_order,
                        struct err *err)
 {
@@ -84,6 +97,7 @@ static void script_close(void *context) {}
 static const struct site_calls calls = {.join = script_join,
                                         .submit = script_submit,
                                         .withdraw = script_withdraw,
+                                        .stand = script_stand,
                                         .report = script_report,
                                         .next = script_next,
                                         .fd = script_fd,
@@ -97,6 +111,7 @@ static struct site *begin(struct service_script *script)
     struct err err;
     pthread_mutex_init(&script->mutex, NULL);
     assert_int_equal(pipe(script->news), 0);
+    assert_int_equal(pipe(script->stood_fds), 0);
     assert_int_equal(site_create(&calls, script, &terms, &site, &err), 0);
     assert_int_equal(site_begin(site, &err), 0);
     return site;
@@ -175,6 +190,33 @@ static void a_job_that_the_service_has_forgotten_is_reported_as_such(void **stat
     assert_int_equal(script.submitted, 1);
 }
 
+static void await_standing(struct service_script *script)
+{
+    struct pollfd stood = {.fd = script->stood_fds[0], .events = POLLIN};
+    char byte;
+    assert_int_equal(poll(&stood, 1, (int)(PATIENCE_NS / NS_PER_MS)), 1);
+    assert_int_equal(read(script->stood_fds[0], &byte, 1), 1);
+}
+
+/* The coordinator may have restarted between two connections, and does not store a standing. */
+static void a_standing_is_sent_again_with_each_connection(void **state)
+{
+    static struct service_script script = {.has_job = true};
+    struct site *site = begin(&script);
+    await_state(site, 0);
+    site_stand(site, &(struct site_standing){.rung = 2, .value = 0.5});
+    await_standing(&script);
+    pthread_mutex_lock(&script.mutex);
+    script.is_lost = true;
+    pthread_mutex_unlock(&script.mutex);
+    assert_int_equal(write(script.news[1], "", 1), 1);
+    await_standing(&script);
+    pthread_mutex_lock(&script.mutex);
+    assert_int_equal(script.stood, 2);
+    assert_int_equal(script.standing.rung, 2);
+    pthread_mutex_unlock(&script.mutex);
+}
+
 static void a_refused_key_is_no_other_error(void **state)
 {
     assert_true(site_is_key_error(-EKEYREJECTED) && site_is_key_error(-EKEYREVOKED));
@@ -189,6 +231,7 @@ int main(void)
         cmocka_unit_test(another_refusal_ends_the_job),
         cmocka_unit_test(a_service_that_does_not_answer_is_tried_again),
         cmocka_unit_test(a_job_that_the_service_has_forgotten_is_reported_as_such),
+        cmocka_unit_test(a_standing_is_sent_again_with_each_connection),
         cmocka_unit_test(a_refused_key_is_no_other_error),
     };
     return cmocka_run_group_tests_name("site", cases, NULL, NULL);

@@ -64,3 +64,8 @@ class Deal:
         """Called after CARRIES by a late worker that has not received the state."""
         with self._job._using() as job:
             check(lib.gp_step_missed(job))
+
+    def end(self):
+        """Ends the training with the present step, on all workers of this step."""
+        with self._job._using() as job:
+            check(lib.gp_deal_end(job))

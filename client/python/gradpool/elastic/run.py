@@ -4,31 +4,27 @@ The deal (deal.py) names the samples of this worker in each step. Gradients (gra
 .grad at the end of backward(). A late worker takes part in one step with weight 0. Then it gets the
 state of another worker (state.py). So all workers have the same model after each step."""
 import collections
-import errno
 import functools
 import itertools
 import os
 import sys
 import threading
-import time
 
 import torch
 
 from .._native.failing import leaving_with
-from ..client import connect, default_timeout_ms, Job, job_from_environment
+from ..client import default_timeout_ms, Job
 from ..errors import GradpoolError, mismatch, Timeout
 from ..explore import worker as trial
 from . import control, deal as deals
 from .gradients import batch_norm_of, check_averaged, Gradients, parameters_of
+from .joining import join
 from .loader import batches
 from .reports import Report, Reports
 from .settings import settings_of
 from .state import check_objects, exchange, Last, NAME, State, WORDS
 
 _TIMEOUT_MS = 30 * 60 * 1000
-_PAUSE_S = 0.05     # pause between two attempts to join before the job grows
-# exit code of a process that its pool has replaced, which is no failure of the job
-_STALE = 75
 _ENDINGS = {deals.TRAINED: 'trained', deals.LEAVES: 'left', deals.ENDED: 'late'}
 
 
@@ -84,8 +80,10 @@ class Run:
         check = functools.partial(
             check_averaged, parameters, model, optimizer,
             'give the model all parameters, and set requires_grad, before Run()')
-        self.job = job if isinstance(job, Job) else self._join(
-            job or os.environ.get('GRADPOOL_JOB'), rank, workers, workers_max, endpoint)
+        self.job = job
+        if not isinstance(job, Job):
+            self._client, self.job = join(job or os.environ.get('GRADPOOL_JOB'), rank, workers,
+                                          workers_max, endpoint, self._timeout_ms)
         try:
             self._begin(parameters, check, samples=samples, batch=batch or 0, epochs=epochs,
                         batch_per_worker=batch_per_worker or 0, seed=seed, prefetch=prefetch,
@@ -110,33 +108,6 @@ class Run:
         # last step, or the last step of the rank that gave the state
         self._callbacks, self._last = [], Last(None, None)
         self._carried = None    # epoch of the giver's last step; used until epochs() begins
-
-    def _join(self, name, rank, workers, workers_max, endpoint):
-        """Joins the job. A late worker is refused until the job grows, so the call tries again
-        until the deadline."""
-        place = control.link().place
-        workers_max = (workers_max or place['workers_max']
-                       or int(os.environ.get('GRADPOOL_WORKERS_MAX') or 0))
-        if rank is None or workers is None:
-            rank, workers = place['rank'], place['workers']
-        if rank is None:
-            _, rank, workers = job_from_environment()
-        self._client = connect(endpoint)
-        until_s = time.monotonic() + self._timeout_ms / 1e3
-        while True:
-            try:
-                return self._client.join(name, rank, workers, workers_max=workers_max,
-                                         on_worker_loss='continue')
-            except GradpoolError as error:
-                if error.errno == errno.ESTALE and os.environ.get('GRADPOOL_INCARNATION'):
-                    self._client.close()
-                    print(error, file=sys.stderr)
-                    raise SystemExit(_STALE) from None
-                if (error.errno not in (errno.EPROTO, errno.ESTALE) or rank < workers
-                        or time.monotonic() > until_s):
-                    self._client.close()
-                    raise
-            time.sleep(_PAUSE_S)
 
     # ---- loops ----
 

@@ -7,7 +7,7 @@ import time
 from ..errors import GradpoolError
 from . import pool as pools, rests, slurm, store as stores
 from .ending import end_workers, held
-from .trial import RUNNING, WAITING
+from .trial import RUNNING, smaller, WAITING
 from .worker import PARAMETERS
 
 _QUEUE_S = 1        # longest wait in a turn until the service has queued a job
@@ -19,7 +19,7 @@ class Fleet:
     """The pools by the numbers of their trials.
 
       folder_of  function that returns the folder of a trial
-      settings   those of study.db: name, command, workers, cwd, rest
+      settings   those of study.db: name, command, workers, cwd, rest, mode
       options    endpoint, site, program; ahead: trials that may have a pool at once;
                  starter: starts the process of a pool
       rungs_of   function that returns the steps at which the rule judges a trial
@@ -29,6 +29,7 @@ class Fleet:
         self._folder_of, self._settings, self._options = folder_of, settings, options
         self._rungs_of, self._say = rungs_of, say
         self._pools, self._signalled, self._wished_s = {}, set(), {}
+        self._standings = {}    # number of a trial -> rungs in its written standing
         self._is_stuck = False
 
     def __len__(self):
@@ -94,6 +95,7 @@ class Fleet:
                 pool.signal(signal.SIGTERM)
                 self._signalled.add(trial.number)
             elif not trial.verdict:
+                self._stand(trial, pool)
                 self._rest(trial, pool)
         due = [one for one in trials if self._needs_pool(one)]
         is_ready = self._options['starter'].is_ready()
@@ -153,6 +155,21 @@ class Fleet:
         with held():
             self._pools[trial.number] = options['starter'].start(
                 folder, command, settings['cwd'], pools.environment_of(folder))
+
+    def _stand(self, trial, pool):
+        """Passes the standing of a trial to its pool, when the trial has reached a rung: the
+        service lets the trial with the lowest rung rest first, then the one with the worst report
+        there. The file stays for the next pool."""
+        rung = sum(one <= trial.step for one in self._rungs_of(trial.number))
+        if rung == self._standings.get(trial.number, 0) or not pool.is_queued():
+            return
+        try:
+            rests.write_standing(self._folder_of(trial), rung,
+                                 smaller(trial.value, self._settings['mode']))
+        except OSError:
+            return      # a full disk: the next turn tries again
+        self._standings[trial.number] = rung
+        pool.signal(signal.SIGUSR2)
 
     def _rest(self, trial, pool):
         """Passes the wish of a trial to rest, or to go on, to its pool. A trial that probes has no

@@ -1,5 +1,6 @@
 """Rests of trials. A file `rest` in the folder of a trial is the wish that the trial rests; its
-pool reads the file after SIGUSR1. A trial whose study has ended rests at its next rung."""
+pool reads the file after SIGUSR1. A trial whose study has ended rests at its next rung. The file
+`standing` has the rung and the report of the trial, which order the rests of a site."""
 import contextlib
 import json
 import os
@@ -7,7 +8,7 @@ import signal
 
 from . import locks
 
-WISH, RUNGS = 'rest', 'rungs.json'
+WISH, STANDING, RUNGS = 'rest', 'standing', 'rungs.json'
 
 
 def is_wished(folder):
@@ -22,6 +23,17 @@ def wish(folder, rests):
     else:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)
+
+
+def write_standing(folder, rung, value):
+    """Stores the standing of the trial for its pool, which reads the file after SIGUSR2.
+
+      rung   number of rungs that the trial has reached
+      value  report at this rung, of which a smaller one is better"""
+    path = os.path.join(folder, STANDING)
+    with open(path + '.new', 'w', encoding='utf-8') as file:
+        file.write(f'{rung} {value!r}\n')
+    os.replace(path + '.new', path)
 
 
 class Watch:

@@ -8,6 +8,8 @@
 Ranks match operations by name, in any order. Calls without a name are matched by their order among
 calls of the same kind. A second call with the name of an open operation raises an error at once. If
 ranks disagree, every rank raises a Mismatch. No operation waits longer than GRADPOOL_TIMEOUT_MS."""
+import importlib
+
 from ..errors import Forked, GradpoolError, Mismatch, PeerLost, Timeout, Unreachable
 from ._batch_norm import SyncBatchNorm
 from ._door import (add_process_set, ccl_built, check_extension, cross_rank, cross_size,
@@ -59,8 +61,7 @@ __all__ = ['Adasum', 'add_process_set', 'allgather', 'allgather_async', 'allgath
 
 
 def __getattr__(name):
+    """Imports the package `elastic` at first use, as Horovod's scripts say hvd.elastic.run."""
     if name == 'elastic':
-        raise AttributeError('gradpool.torch has no elastic: workers come and go in a job that '
-                             "gradpool.Client.join(..., workers_max=, on_worker_loss='continue') "
-                             'has joined')
+        return importlib.import_module('.elastic', __name__)
     raise AttributeError(f"module 'gradpool.torch' has no attribute '{name}'")

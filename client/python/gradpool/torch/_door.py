@@ -2,9 +2,11 @@
 import errno
 import os
 import socket
+import weakref
 
 from .._process.membership import join
 from ..client import default_timeout_ms, job_from_environment
+from ..elastic.joining import place_of_launcher, workers_max_of_launcher
 from ..errors import GradpoolError, mismatch
 from .process_sets import global_process_set, ProcessSet
 
@@ -20,14 +22,42 @@ _LOCAL_RANKS = {'GRADPOOL_RANK': 'LOCAL_RANK', 'RANK': 'LOCAL_RANK',
                 'FLUX_TASK_RANK': 'FLUX_TASK_LOCAL_ID', 'PMI_RANK': 'MPI_LOCALRANKID',
                 'DMLC_WORKER_ID': 'BYTEPS_LOCAL_RANK', 'SLURM_PROCID': 'SLURM_LOCALID'}
 
-_door = None
+_door = None        # a Door; a Place before the first Door, and between two; None before init()
+
+
+class Place:
+    """Rank and number of workers before the job has them for certain. The launcher may change the
+    number of workers, and the script shows later whether it takes part in such changes: a call to
+    the function of elastic.run does; any other call that needs all ranks fixes the number.
+
+      optimizers  [(weak reference to a distributed optimizer, function that gives it a Reducer)]
+      worlds      the Worlds (elastic/worlds.py) of the function of elastic.run; None before"""
+
+    def __init__(self, rank, size):
+        self.rank, self.size = rank, size
+        self.optimizers, self.worlds = [], None
+
+    def number_on_host(self, _):
+        number = _told_number()
+        if number is None:
+            raise mismatch('local_rank() before the function of elastic.run, and the launcher has '
+                           'not set LOCAL_RANK; set it, or make the call in the function')
+        return number
+
+    def bind(self):
+        """Gives each optimizer of the script a Reducer, in the order of DistributedOptimizer()."""
+        self.optimizers = [one for one in self.optimizers if one[0]() is not None]
+        for optimizer, make in self.optimizers:
+            make(optimizer())
 
 
 class Door:
     """The membership of this process in the job. `is_closed`: shutdown() was called. `is_in_body`:
-    the script is in the body of a loop over optimizer.batches()."""
+    the script is in the body of a loop over optimizer.batches(). `place`: the Place before this
+    Door; None: the launcher fixes the number of workers."""
 
-    def __init__(self, name, rank, size):
+    def __init__(self, name, rank, size, place=None):
+        self.place, self.optimizers = place, weakref.WeakSet()
         self._membership = join(name, None, rank, size)
         self.job, self.rank, self.size = self._membership.job, rank, size
         self.timeout_s = default_timeout_ms() / 1e3
@@ -69,8 +99,22 @@ class Door:
                            'misses rounds runs the body less often, so calls of different rounds '
                            'would meet. Make the call behind the loop')
 
+    @property
+    def is_elastic(self):
+        """Returns whether workers may join and leave at commits (elastic.run)."""
+        return self.place is not None and self.place.worlds is not None
+
+    def refuse_elastic(self, call, advice):
+        """Raises Mismatch if the number of workers may change."""
+        if self.is_elastic:
+            raise mismatch(f'{call} in a job whose workers join and leave (elastic.run): {advice}')
+
     def close(self):
+        if self.is_closed:
+            return
         self.is_closed = True
+        for optimizer in list(self.optimizers) if self.is_elastic else ():
+            optimizer.unbind()
         for process_set in filter(None, self.sets):
             process_set.unbind()
         for membership in [*self._others, self._membership]:
@@ -101,13 +145,56 @@ def init(comm=None, process_sets=None):
         raise mismatch('init(comm=...): there is no MPI here; name ranks in process_sets')
     if _door is not None:
         return
-    door = Door(*_place())
+    sets = () if process_sets in (None, 'dynamic') else process_sets
+    if workers_max_of_launcher() and not sets:
+        _door = Place(*place_of_launcher())
+    else:
+        _door = _opened(Door(*_place()), sets)
+
+
+def _opened(door, process_sets=()):
+    """Returns the Door after all ranks have met in it."""
     try:
-        _meet(door, () if process_sets in (None, 'dynamic') else process_sets)
+        _meet(door, process_sets)
     except BaseException:
         door.close()
         raise
+    return door
+
+
+def enter(door):
+    """Makes an elastic Door the Door of this process, and returns when all its ranks have met."""
+    global _door
     _door = door
+    _meet(door, ())
+    door.place.bind()
+
+
+def leave():
+    """Leaves the present Door, if it is elastic. Its Place follows."""
+    global _door
+    if isinstance(_door, Door) and _door.is_elastic:
+        door, _door = _door, _door.place
+        _door.rank, _door.size = door.rank, door.size
+        door.close()
+
+
+def known():
+    """Returns the Door or the Place. Raises Mismatch before init()."""
+    if _door is None:
+        raise mismatch('gradpool.torch has not been initialized; call init() first')
+    return _door
+
+
+def _fix():
+    """Joins the job for a call that needs all ranks, outside of the function of elastic.run."""
+    global _door
+    place = _door
+    if place.worlds is not None:
+        raise mismatch('a call that needs all workers, outside of the function of elastic.run: '
+                       'make the call in the function')
+    _door = _opened(Door(os.environ.get('GRADPOOL_JOB'), place.rank, place.size, place))
+    place.bind()
 
 
 def _place():
@@ -144,7 +231,11 @@ def shutdown():
     global _door
     if _door is not None:
         door, _door = _door, None
-        door.close()
+        place = door.place if isinstance(door, Door) else door
+        if door is not place:
+            door.close()
+        if place is not None and place.worlds is not None:
+            place.worlds.close()
 
 
 def is_initialized():
@@ -154,25 +245,25 @@ def is_initialized():
 
 def door():
     """Returns the Door. Raises Mismatch before init()."""
-    if _door is None:
-        raise mismatch('gradpool.torch has not been initialized; call init() first')
+    if isinstance(known(), Place):
+        _fix()
     return _door
 
 
 def rank():
     """Returns the rank of this process, from 0."""
-    return door().rank
+    return known().rank
 
 
 def size():
     """Returns the number of processes of the job."""
-    return door().size
+    return known().size
 
 
 def local_rank():
     """Returns the number of this process on its host: the launcher's, or its index among the host's
     ranks."""
-    return door().number_on_host(rank())
+    return known().number_on_host(rank())
 
 
 def local_size():
@@ -235,6 +326,7 @@ def _made(process_set):
 
 def add_process_set(process_set):
     """Registers a set, on all ranks in the same order. Accepts a ProcessSet or ranks."""
+    door().refuse_elastic('add_process_set()', 'ranks change; leave the process set out')
     process_set = _made(process_set)
     for known in filter(None, door().sets):
         if known.ranks == process_set.ranks:

@@ -39,7 +39,7 @@ class ProcessSet:
 
     def sequences(self):
         """Returns the set's Sequences. Raises Mismatch if this rank is not in the set."""
-        known = self._known
+        known = self._opened()
         if known is None or known.door.is_closed:
             raise mismatch(f'{self}: the process set is unknown; call init(), and then '
                            'add_process_set() for a set of your own')
@@ -64,9 +64,18 @@ class ProcessSet:
         self._known = self.process_set_id = None
 
     def _door(self):
-        if self._known is None or self._known.door.is_closed:
+        known = self._opened()
+        if known is None or known.door.is_closed:
             raise mismatch(f'{self}: the process set is unknown; call init() first')
-        return self._known.door
+        return known.door
+
+    def _opened(self):
+        """Returns the Sequences. The first call after init() may still have to join the job."""
+        if self._known is None and self is global_process_set:
+            from . import _door     # imported here, because that module imports this one
+            if _door.is_initialized():
+                _door.door()
+        return self._known
 
     def __deepcopy__(self, _):
         """Returns this set itself, so that a copy of a module has the same process set."""

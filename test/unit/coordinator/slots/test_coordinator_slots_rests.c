@@ -163,6 +163,23 @@ static void a_job_that_may_rest_makes_room_for_another_one(void **state)
     end_expect_none(s.pool, BODY(POOL_ORDERS));
 }
 
+/* The pool sends the standing of its job's trial, which orders rests, and is no report. */
+static void a_standing_reaches_the_scheduler(void **state)
+{
+    struct scene s = begin(state);
+    struct scheduler_view view;
+    const struct slots_job *job = find_job(s.rig, "resnet");
+    envelope *reply = end_ask(s.pool, &MESSAGE(0, POOL_STANDING, pool_standing, .job = "resnet",
+                                               .rung = 2, .value = 0.5));
+    assert_int_equal(reply->body_case, BODY(DONE));
+    message_free(reply);
+    assert_int_equal(scheduler_view(job->pool->site->scheduler, job->id, &view), 0);
+    assert_int_equal(view.rung, 2);
+    assert_true(job->rest->has_standing && job->rest->value == 0.5);
+    end_ask_refused(s.pool, &MESSAGE(0, POOL_STANDING, pool_standing, .job = "bert"), -ENOENT,
+                    "this pool has no job bert");
+}
+
 /* A message about another rest, or from a worker that was not ordered to sleep, frees no slot. */
 static void only_a_worker_of_the_present_rest_frees_its_slot(void **state)
 {
@@ -261,6 +278,7 @@ int main(void)
         CASE(a_resting_job_that_is_withdrawn_ends),
         CASE(a_job_that_cannot_rest_is_refused),
         CASE(a_queued_job_rests_before_its_start),
+        CASE(a_standing_reaches_the_scheduler),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

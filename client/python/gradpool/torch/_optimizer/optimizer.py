@@ -13,7 +13,9 @@ import weakref
 
 import torch
 
+from ...codecs import Codec
 from ...errors import mismatch
+from .._door import door, is_initialized, known, Place
 from .._operations import collectives
 from .._operations.calls import ReduceOp
 from .._operations.objects import gather_objects
@@ -33,6 +35,8 @@ class Distributed:
     _skips = _is_synchronized = False
 
     def _gradients(self):
+        if isinstance(self._reducer, Unbound):
+            door()      # without elastic.run the first step joins the job
         if self._reducer is None:
             raise mismatch(f'a copy of a distributed {self._kind.__name__}: its gradients are of '
                            'this rank alone. Pass it to DistributedOptimizer(), with the '
@@ -61,6 +65,12 @@ class Distributed:
         _check_passes(passes)
         self._check_idle('set_backward_passes_per_step()')
         self._gradients().set_passes(passes)
+
+    def unbind(self):
+        """Ends the sending of gradients to the ranks of a Door that closes."""
+        if isinstance(self._reducer, Reducer):
+            self._reducer.abandon()
+            self._reducer = Unbound(self._reducer.how.passes)
 
     def _check_idle(self, call):
         if self._reducer is not None and self._reducer.is_busy():
@@ -127,6 +137,29 @@ class Distributed:
         if self._reducer is not None:
             self._reducer.renew()
         return super().zero_grad(*arguments, **options)
+
+
+class Unbound:
+    """Stands in for the Reducer of an optimizer without ranks: before the function of elastic.run,
+    and after a change of workers until the optimizer is made again."""
+
+    def __init__(self, passes):
+        self.passes = passes
+
+    def is_busy(self):
+        return False
+
+    def renew(self):
+        pass
+
+    def set_passes(self, passes):
+        self.passes = passes
+
+    def __getattr__(self, name):
+        # the first call outside of elastic.run fixes the number of workers, and gives a Reducer
+        raise mismatch(f'{name} of a distributed optimizer that was made in an earlier call of the '
+                       'function of elastic.run. Make it before this function, or again in each '
+                       'call')
 
 
 _OURS = '_reducer', '_skips', '_is_synchronized', '_given_step', 'step'
@@ -250,6 +283,8 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     op, factors = _factors(op, gradient_predivide_factor)
     if backup is not None or step is not None:
         from .with_backup import distribute     # imported here, because that module imports this
+        door().refuse_elastic('DistributedOptimizer(backup=)', 'a round that lacks ranks cannot be '
+                              'restored; leave backup out')
         return distribute(optimizer, named, backup, step, backward_passes_per_step, {
             'compression': compression is not Compression.none, 'op': op is not ReduceOp.Average,
             'gradient_predivide_factor': factors != (1.0, 1.0), 'sparse_as_dense': sparse_as_dense,
@@ -258,13 +293,38 @@ def DistributedOptimizer(optimizer, named_parameters=None, compression=Compressi
     if isinstance(optimizer, Distributed) and optimizer._has_backup:
         raise mismatch('DistributedOptimizer() of an optimizer that has backup workers already. '
                        'Give the optimizer of torch')
-    ranks, parameters = process_set.sequences(), _parameters_of(optimizer)
-    reducer = Reducer(
-        named, parameters, _next_prefix(ranks, process_set), backward_passes_per_step,
-        groups if groups is not None else num_groups or None, compression=compression, op=op,
-        factors=factors, sparse_as_dense=sparse_as_dense, process_set=process_set)
-    weakref.finalize(reducer, ranks.dropped.append, reducer.prefixes).atexit = False
+    make = functools.partial(
+        _bind, named=named, groups=groups if groups is not None else num_groups or None,
+        passes=backward_passes_per_step, compression=compression, op=op, factors=factors,
+        sparse_as_dense=sparse_as_dense, process_set=process_set)
+    place = known() if is_initialized() else None
+    if process_set is not global_process_set or not isinstance(place, Place):
+        make(optimizer)
+        return optimizer
+    _distribute(optimizer)
+    optimizer._reducer = Unbound(backward_passes_per_step)
+    place.optimizers.append((weakref.ref(optimizer), make))
+    return optimizer
+
+
+def _distribute(optimizer):
+    """Replaces the class of an optimizer that is not distributed yet."""
     if not isinstance(optimizer, Distributed):
         become_distributed(optimizer)
+
+
+def _bind(optimizer, named, groups, passes, process_set, **how):
+    """Gives the optimizer a Reducer for the present ranks."""
+    ranks = process_set.sequences()
+    if isinstance(how['compression'], Codec):
+        ranks.door.refuse_elastic('DistributedOptimizer(compression=) with a codec', 'values that '
+                                  'are not sent yet would be lost; use Compression.fp16, or leave '
+                                  'compression out')
+    if isinstance(optimizer, Distributed) and isinstance(optimizer._reducer, Unbound):
+        passes = optimizer._reducer.passes
+    reducer = Reducer(named, _parameters_of(optimizer), _next_prefix(ranks, process_set), passes,
+                      groups, process_set=process_set, **how)
+    weakref.finalize(reducer, ranks.dropped.append, reducer.prefixes).atexit = False
+    _distribute(optimizer)
     optimizer._reducer = reducer
-    return optimizer
+    ranks.door.optimizers.add(optimizer)

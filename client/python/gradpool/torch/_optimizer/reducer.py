@@ -288,6 +288,16 @@ class Reducer:
             self.prefixes.remove(prefix)
             self.how.process_set.sequences().forget(prefix)
 
+    def abandon(self):
+        """Ends all hooks. Gradients that are being sent are dropped."""
+        for member in list(self._nodes):
+            self._unwatch(member)
+        for gate in self._gates:
+            for unit in gate.units:
+                unit.handle = None
+        self._members.clear()
+        self._gates, self._seen, self.how.is_busy, self.how.prepared = [], None, False, []
+
     # ---- each step ----
 
     def set_passes(self, passes):
