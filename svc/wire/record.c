@@ -106,16 +106,19 @@ static bool ready_is_sound(const struct record_ready *r)
 {
     if (r->operation < RECORD_SUM || r->operation > RECORD_RESTORE)
         return false;
-    if (r->standing > RECORD_TAKES || !ready_tail_is_sound(r))
+    if (r->standing > RECORD_FAILED || !ready_tail_is_sound(r))
         return false;
     /* the hidden tensor, whose operation is a barrier, has no result that could be requested */
     uint32_t wanted = r->operation == RECORD_BARRIER ? 0 : 1;
     if (r->standing == RECORD_TAKES && (r->input_bytes != 0 || r->outputs != wanted))
         return false;
-    /* Rounds count from 1. Number 0 is valid from a worker that enters, and from an idle worker
-     * before its first round. */
+    if (r->standing == RECORD_FAILED && (r->input_bytes != 0 || r->outputs != 0))
+        return false;
+    /* Rounds count from 1. Number 0 is valid from a worker that enters, and from an idle worker, or
+     * one whose tensor has failed, before its first round. */
     bool is_none = r->round == RECORD_ROUND_NONE;
-    if (is_none != (r->standing == RECORD_ENTERS) && (!is_none || r->standing != RECORD_IDLE))
+    bool lends = r->standing != RECORD_IDLE && r->standing != RECORD_FAILED;
+    if (is_none != (r->standing == RECORD_ENTERS) && (!is_none || lends))
         return false;
     if (r->round > RECORD_ROUND_MOST)
         return false;

@@ -101,12 +101,12 @@ enum record_standing {
     /* the whole result of this round is in the landing area, and a record of the next round
      * follows */
     RECORD_KEEPS = 3,
-    /* the worker is new; the lane answers with CLOSED, which names the round after which the worker
-     * enters (W15) */
+    /* the worker is new, and enters after the round that the lane names in CLOSED (W15) */
     RECORD_ENTERS = 4,
     /* the worker's gradient was dropped or late, so the worker requests the result of this round,
      * and lends no input (W22) */
     RECORD_TAKES = 5,
+    RECORD_FAILED = 6, /* an earlier owner has sent -EOWNERDEAD; no memory is lent (L80) */
 };
 
 /* A run of `count` outputs. If `source` is RECORD_SOURCE_RESULT, the run has one output, which is

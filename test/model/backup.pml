@@ -7,7 +7,9 @@
  * times, with all messages that it has not sent; its successor receives sets, announcements and
  * reports from the workers. With SUMS the workers step: a worker fetches the result of every round
  * that it missed, lanes store the results of LAG rounds, and the leader lane waits for each worker
- * that is further behind.
+ * that is further behind. With INTERRUPT a worker that hears of the close of a round (PASSED)
+ * before its gradient is announced may give up this gradient (TAKES, A120); if the lane that closed
+ * the round has died, the answer names the round before, and the worker announces the open round.
  *
  * Asserts check that both lanes sum a round over the same set; that a worker with a word knows the
  * set of its round; that all parameters of a worker are of one round when the worker begins the
@@ -22,13 +24,19 @@
  * only the third round after the one that a worker fetches), REPORTS_EARLY (a worker reports before
  * all lanes have answered). With SUMS: SKIPS_SUMS (a worker fetches the newest round at once),
  * WAITS_LATE (a round closes while a worker lacks a result that the round overwrites), HOLDS_ENDED
- * (a new leader lane assumes that a worker has the result of the last round that it has ended). */
+ * (a new leader lane assumes that a worker has the result of the last round that it has ended).
+ * With INTERRUPT: COUNTS_GIVEN_UP (a gradient that was given up counts in the open round),
+ * GIVES_UP_ONCE (a worker does not repeat TAKES to a new leader lane), GOES_ON_OPEN (a worker that has given up
+ * its gradient of an open round goes on as if the round had closed). */
 
 #ifndef FAULTS
 #define FAULTS 0
 #endif
 #ifndef ROUNDS
 #define ROUNDS 3
+#endif
+#ifndef INTERRUPTS
+#define INTERRUPTS 3 /* number of workers that may give up gradients */
 #endif
 #define WORKERS 3
 #define LANES 2
@@ -53,6 +61,11 @@ byte newer[WORKERS];                      /* newest round in refusals of lanes; 
 byte report[WORKERS];                     /* LANDED: 1 + its round, or 1: overwritten; 0: none */
 byte named[WORKERS];                      /* round in the leader lane's answer; 0: none */
 byte goal[WORKERS];                       /* SUMS: newest round to fetch; `closed` is the next */
+#ifdef INTERRUPT
+byte passed[WORKERS];                     /* newest closed round in PASSED; 0: none */
+byte gives_up[WORKERS];                   /* round in TAKES that has no answer yet; 0: none */
+bool is_open[WORKERS];                    /* the answer: the round is open */
+#endif
 
 /* --- lanes --- */
 byte done[LANES];                         /* newest round that the lane has summed */
@@ -68,6 +81,11 @@ byte fetches[WORKERS];                    /* round that the worker fetches; 0: n
 byte tries[WORKERS];                      /* rounds fetched since the announcement */
 bool may_be_outrun[WORKERS];              /* the leader lane does not wait for the worker */
 byte has[WORKERS];                        /* SUMS: the worker needs no result up to this round */
+#ifdef INTERRUPT
+byte told[WORKERS];                       /* newest round in PASSED to the worker */
+bool heard_up[WORKERS];                   /* TAKES has arrived, and has no answer yet */
+bool said_up[WORKERS];                    /* GIVES_UP_ONCE: TAKES was sent */
+#endif
 byte faults;
 
 /* W13: the set of a round never changes. */
@@ -134,6 +152,28 @@ inline take_next(w)
     take(w, n)
 }
 
+#ifdef INTERRUPT
+#ifdef GOES_ON_OPEN
+#define TURNS_OUT_OPEN(w) :: atomic { is_open[w] -> is_open[w] = false; begin(w, r); r = 0; break }
+#else
+#define TURNS_OUT_OPEN(w) :: atomic { is_open[w] -> is_open[w] = false; passed[w] = 0; break }
+#endif
+/* Gives up the gradient. Sets r to 0 if the worker fetches the results of a closed round. The first
+ * gradient is always computed. */
+#define GIVE_UP_GRADIENT(w) \
+        if \
+        :: atomic { w >= WORKERS - INTERRUPTS && held[w] > 0 && passed[w] >= r -> gives_up[w] = r; said_up[w] = false }; \
+            do \
+            :: atomic { gives_up[w] == 0 && closed[w] > 0 -> \
+                    goal[w] = closed[w]; take(w, FIRST(w, r)); r = 0; break } \
+            TURNS_OUT_OPEN(w) \
+            od \
+        :: skip \
+        fi;
+#else
+#define GIVE_UP_GRADIENT(w)
+#endif
+
 proctype worker(byte w)
 {
     byte l, r, n;
@@ -141,6 +181,10 @@ proctype worker(byte w)
     :: held[w] == ROUNDS -> break
     :: held[w] < ROUNDS ->
         r = held[w] + 1;
+        GIVE_UP_GRADIENT(w)
+        if
+        :: r == 0
+        :: else ->
         atomic { announce(w) }
         ended[w] = r; /* the announcement follows the last gradient */
         do
@@ -148,7 +192,8 @@ proctype worker(byte w)
                 begin(w, r); break }
         :: atomic { closed[w] > 0 && HAS(knows[OF(w, r)], w) == 0 ->
                 goal[w] = closed[w]; take(w, FIRST(w, r)); r = 0; break }
-        od;
+        od
+        fi;
         do
         :: r > 0 -> break
         :: atomic { r == 0 && ALL_ANSWERED(w) && HAS_MORE(w) -> take_next(w) }
@@ -362,6 +407,9 @@ inline die()
     for (r : 0 .. WORKERS - 1) {
         leader_heard[r] = 0; has_spoken[r] = false;
         fetches[r] = 0; tries[r] = 0; may_be_outrun[r] = true; has[r] = 0
+#ifdef INTERRUPT
+        ; told[r] = 0; heard_up[r] = false
+#endif
     }
 }
 
@@ -377,12 +425,60 @@ inline die()
     :: atomic { IS_OVER(w) && !IS_IN(w) && closed[w] == 0 -> \
             closed[w] = leader_round - 1; tries[w] = 1; fetch(w) } \
     :: atomic { leader_round > 1 && report[w] > 0 -> answer_report(w) } \
+    INTERRUPT_STEPS(w) \
     GIVE_UP(w)
+
+/* PASSED, and the answer to TAKES. The answer names the newest closed round, also if the round of
+ * TAKES is open (A120). */
+#ifdef INTERRUPT
+inline answer_up(w)
+{
+    if
+    :: gives_up[w] < leader_round -> closed[w] = leader_round - 1; tries[w] = 1; fetch(w)
+    :: else -> is_open[w] = true
+    fi;
+    heard_up[w] = false;
+    gives_up[w] = 0
+}
+
+inline hear_up(w)
+{
+    heard_up[w] = true;
+    said_up[w] = true;
+#ifdef COUNTS_GIVEN_UP
+    leader_heard[w] = gives_up[w];
+#endif
+    knows_held(w, gives_up[w] - 1)
+}
+
+#ifdef GIVES_UP_ONCE
+#define MAY_SAY_UP(w) (!said_up[w])
+#else
+#define MAY_SAY_UP(w) true
+#endif
+#define IS_OUTSIDE(w) (HAS(leader_set[leader_round - 1], w) == 0)
+#define INTERRUPT_STEPS(w) \
+    :: atomic { leader_round > 1 && told[w] < leader_round - 1 && IS_OUTSIDE(w) -> \
+            told[w] = leader_round - 1; passed[w] = leader_round - 1 } \
+    :: atomic { leader_round > 0 && gives_up[w] > 0 && !heard_up[w] && MAY_SAY_UP(w) -> \
+            hear_up(w) } \
+    :: atomic { leader_round > 0 && heard_up[w] -> answer_up(w) }
+#else
+#define INTERRUPT_STEPS(w)
+#endif
 
 #if defined(PATIENT) || defined(SUMS)
 #define GIVE_UP(w)
 #else
 #define GIVE_UP(w) :: atomic { DELAYS(w) -> fetches[w] = 0; may_be_outrun[w] = true }
+#endif
+
+/* FAULTS_PASSED: before the last worker hears of a close, the loss is that of a job without
+ * INTERRUPT. */
+#ifdef FAULTS_PASSED
+#define MAY_DIE (passed[WORKERS - 1] > held[WORKERS - 1])
+#else
+#define MAY_DIE true
 #endif
 
 proctype leader()
@@ -392,7 +488,7 @@ proctype leader()
     :: atomic { leader_round > 0 && leader_round <= ROUNDS &&
             COUNTS(0) + COUNTS(1) + COUNTS(2) >= ENOUGH &&
             !DELAYS(0) && !DELAYS(1) && !DELAYS(2) -> decide() }
-    :: atomic { faults < FAULTS && !ALL_HOLD -> die() }
+    :: atomic { faults < FAULTS && MAY_DIE && !ALL_HOLD -> die() }
     LEADER_STEPS(0)
     LEADER_STEPS(1)
     LEADER_STEPS(2)

@@ -1,7 +1,8 @@
 """Searches models of protocols completely with spin, and checks that each planted mistake is found.
 shm_sleep.pml: in no state a thread sleeps while it has work (W8). move.pml: a task moves while two
 workers train, and any process may be lost (M1 to M10 of migrator). backup.pml: rounds that close
-without their stragglers (W13, W22). leave.pml: a worker leaves with an open round (W5, A44).
+without their stragglers (W13, W22). gradients.pml: rounds with several gradients of a worker (A125,
+A126). leave.pml: a worker leaves with an open round (W5, A44).
 replica.pml: a copy of a table is promoted (A127 to A132).
 GRADPOOL_TEST_LONG searches deeper."""
 import os
@@ -130,6 +131,28 @@ class BackupProtocol(Protocol):
     def test_a_leader_lane_that_dies_in_any_of_three_rounds_loses_no_sum(self):
         self.holds('backup.pml', 'ROUNDS=3', 'SUMS', 'FAULTS=1', states=100000)
 
+    def test_a_worker_may_give_up_the_gradient_of_a_closed_round(self):
+        self.holds('backup.pml', 'ROUNDS=2', 'INTERRUPT', states=100000)
+        self.holds('backup.pml', 'ROUNDS=3', 'INTERRUPT', 'INTERRUPTS=1', 'SUMS', states=100000)
+
+    def test_a_gradient_given_up_for_a_dead_leader_lane_is_computed_again(self):
+        self.holds('backup.pml', 'ROUNDS=2', 'INTERRUPT', 'INTERRUPTS=1', 'SUMS', 'FAULTS=1',
+                   'FAULTS_PASSED', states=100000)
+
+    @unittest.skipUnless(IS_LONG, 'takes a minute')
+    def test_all_workers_may_give_up_gradients_of_a_dead_leader_lane(self):
+        self.holds('backup.pml', 'ROUNDS=3', 'INTERRUPT', 'SUMS', 'LAG=2', states=1000000)
+        self.holds('backup.pml', 'ROUNDS=2', 'INTERRUPT', 'SUMS', 'FAULTS=1', states=1000000)
+
+    def test_a_given_up_gradient_that_counts_is_found(self):
+        self.is_found('backup.pml', 'ROUNDS=2', 'INTERRUPT', 'SUMS', 'FAULTS=1', 'COUNTS_GIVEN_UP')
+
+    def test_a_given_up_gradient_that_a_new_leader_lane_does_not_hear_of_is_found(self):
+        self.is_found('backup.pml', 'ROUNDS=2', 'INTERRUPT', 'SUMS', 'FAULTS=1', 'GIVES_UP_ONCE')
+
+    def test_a_worker_that_goes_on_behind_an_open_round_is_found(self):
+        self.is_found('backup.pml', 'ROUNDS=2', 'INTERRUPT', 'SUMS', 'FAULTS=1', 'GOES_ON_OPEN')
+
     def test_a_worker_that_skips_sums_is_found(self):
         self.is_found('backup.pml', 'ROUNDS=3', 'SUMS', 'LAG=2', 'SKIPS_SUMS')
 
@@ -156,6 +179,34 @@ class BackupProtocol(Protocol):
 
     def test_a_round_held_before_its_last_tensor_is_found(self):
         self.is_found('backup.pml', 'LANDED_EARLY')
+
+
+@unittest.skipUnless(HAVE_SPIN, 'spin or gcc is not installed')
+class GradientsProtocol(Protocol):
+
+    def test_a_round_counts_whole_gradients_and_parameters_stay_meanwhile(self):
+        self.holds('gradients.pml', 'ROUNDS=3', states=10000)
+
+    def test_a_dead_leader_lane_counts_no_other_gradients(self):
+        self.holds('gradients.pml', 'ROUNDS=2', 'FAULTS=1', states=10000)
+
+    def test_a_lane_that_reads_more_slots_than_the_set_counts_is_found(self):
+        self.is_found('gradients.pml', 'READS_ALL_SLOTS')
+
+    def test_a_gradient_announced_before_its_slot_is_complete_is_found(self):
+        self.is_found('gradients.pml', 'ANNOUNCES_EARLY')
+
+    def test_a_gradient_counted_after_the_close_is_found(self):
+        self.is_found('gradients.pml', 'COUNTS_LATE')
+
+    def test_a_result_copied_during_another_gradient_is_found(self):
+        self.is_found('gradients.pml', 'COPIES_EARLY')
+
+    def test_a_second_gradient_of_a_closed_round_in_the_next_round_is_found(self):
+        self.is_found('gradients.pml', 'ANNOUNCES_CLOSED')
+
+    def test_a_leader_lane_that_decides_before_all_announcements_arrived_is_found(self):
+        self.is_found('gradients.pml', 'ROUNDS=2', 'FAULTS=1', 'DECIDES_EARLY')
 
 
 @unittest.skipUnless(HAVE_SPIN, 'spin or gcc is not installed')

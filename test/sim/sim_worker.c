@@ -50,7 +50,7 @@ static void describe(struct sim_worker *w, const struct sim_piece *piece, uint64
                                        .gradient = RECORD_GRADIENT};
     if (piece->kind == SIM_UPDATE && round == 0)
         ret_ready->operation = RECORD_UPDATE;
-    if (standing == RECORD_IDLE)
+    if (standing == RECORD_IDLE || standing == RECORD_FAILED)
         return;
     ret_ready->word = v->open[round & 1].word;
     if (plan_has_input(plan, w->rank)) {
@@ -96,7 +96,8 @@ static int send_ready(struct sim_worker *w, const struct sim_piece *piece, uint6
     struct record_ready ready;
     const void *payload = NULL;
     describe(w, piece, round, standing, &ready);
-    if (ready.operation == RECORD_UPDATE && w->rank == 0 && standing != RECORD_IDLE) {
+    bool is_idle = standing == RECORD_IDLE || standing == RECORD_FAILED;
+    if (ready.operation == RECORD_UPDATE && w->rank == 0 && !is_idle) {
         int r = send_settings(w, piece, round);
         if (r < 0)
             return r;
@@ -130,7 +131,8 @@ static bool flush_piece(struct sim_worker *w, struct sim_piece *piece)
         return true;
     if (copy_tell(w, piece) < 0)
         return false;
-    if (v->owes_idle && send_ready(w, piece, v->committed, RECORD_IDLE) < 0)
+    uint8_t idle = v->has_failed ? RECORD_FAILED : RECORD_IDLE;
+    if (v->owes_idle && send_ready(w, piece, v->committed, idle) < 0)
         return false;
     w->sim->result.standings += v->owes_idle;
     v->owes_idle = false;

@@ -110,7 +110,24 @@ static void a_moved_piece_has_the_same_bits_as_an_unmoved_one(void **state)
     assert_true(moved > 60);
 }
 
+/* A lane informs some ranks that a result was lost, and dies before the others are informed. Its
+ * successor hears of the loss from the informed ranks. */
+static void a_loss_that_some_ranks_know_outlives_its_lane(void **state)
+{
+    struct sim_options options = sim_options_draw(700037);
+    options.lanes = 3;
+    options.workers = 4;
+    options.handovers = 30;
+    options.stops = 4;
+    options.lane_deaths = 2;
+    options.cuts = 3;
+    options.kinds = SIM_KINDS_MIXED;
+    struct sim_result result = sim_run(&options);
+    assert_true(result.losses > 0);
+}
+
 static const struct CMUnitTest cases[] = {
+    cmocka_unit_test(a_loss_that_some_ranks_know_outlives_its_lane),
     cmocka_unit_test(the_same_seed_is_the_same_world),
     cmocka_unit_test(a_moved_piece_has_the_same_bits_as_an_unmoved_one),
     cmocka_unit_test(every_random_world_keeps_all_invariants),

@@ -78,7 +78,7 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
         .priority = UINT32_MAX - t->index, /* tensors that are declared first are needed first */
         .weight = RECORD_WEIGHT,
         .gradient = RECORD_GRADIENT};
-    if (standing == RECORD_IDLE || standing == RECORD_ENTERS)
+    if (standing == RECORD_IDLE || standing == RECORD_ENTERS || standing == RECORD_FAILED)
         return;
     if (t == t->job->backup.leader)
         ready->gradient = gradients_announced(t->job);
@@ -88,11 +88,17 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
     ready_describe_output(p, push, ready);
 }
 
+/* Returns whether a lane has reported the loss of a result or state. The caller may have written to
+ * the memory of the failed round since, so no lane may read it any more (L80). */
+static bool ready_is_of_lost(const struct gp_tensor *t) { return t->failure.code == -EOWNERDEAD; }
+
 static void ready_describe_standing(const struct piece *p, struct record_ready *ready)
 {
     const struct gp_tensor *t = p->tensor;
     uint64_t round = p->standing == PIECE_IDLE ? p->committed : t->round;
-    if (p->is_entering)
+    if (ready_is_of_lost(t))
+        ready_describe(p, &t->open, RECORD_FAILED, p->committed, ready);
+    else if (p->is_entering)
         ready_describe(p, &t->open, RECORD_ENTERS, RECORD_ROUND_NONE, ready);
     else if (t->open.is_taking && p->standing == PIECE_ANNOUNCED)
         ready_describe(p, &t->open, RECORD_TAKES, round, ready);
@@ -150,7 +156,7 @@ static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
     struct record_ready ready;
-    if (!p->owes_standing || !t->has_kept)
+    if (!p->owes_standing || !t->has_kept || ready_is_of_lost(t))
         return 0;
     ready_describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
     ready.word = p->kept_word;

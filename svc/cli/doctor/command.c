@@ -44,7 +44,7 @@ int cli_doctor(int argc, char **argv, const struct cli_machine *machine)
     doctor_libraries(&checks, build);
     doctor_host(&checks);
     doctor_cores(&checks, machine);
-    doctor_memory(&checks);
+    doctor_memory(&checks, "");
     doctor_fabrics(&checks);
     doctor_python(&checks, build->version);
     doctor_service(&checks, o.endpoint);

@@ -16,9 +16,9 @@ void doctor_say(struct view_checks *checks, const char *name, enum view_verdict 
 void doctor_host(struct view_checks *checks);
 /* Compares the cores that lanes may use with the CPU time of the cgroup. */
 void doctor_cores(struct view_checks *checks, const struct cli_machine *machine);
-/* Checks the memory that the cgroup allows a service or a worker, and which cgroup is charged for
- * lent memory. */
-void doctor_memory(struct view_checks *checks);
+/* Compares the memory that the cgroup allows with the needs of a service, and checks whether lanes
+ * can leave missing pages of workers to the workers' cgroup. `root`: as for cgroup_memory(). */
+void doctor_memory(struct view_checks *checks, const char *root);
 /* Connects this process to itself over each transport. */
 void doctor_fabrics(struct view_checks *checks);
 /* Checks that the first python3 in PATH finds the package in this version. The system's python3 is

@@ -8,9 +8,9 @@
 /* memory that a coordinator, its lanes and some jobs over a network need */
 #define SERVICE_LEAST_BYTES (UINT64_C(64) << 20)
 
-static void check_limit(struct view_checks *checks)
+static void check_limit(struct view_checks *checks, const char *root)
 {
-    struct cgroup_memory memory = cgroup_memory("");
+    struct cgroup_memory memory = cgroup_memory(root);
     char limit[32], left[32];
     if (memory.limit_bytes == 0) {
         doctor_say(checks, "memory", VIEW_OK, NULL, "no cgroup limits it");
@@ -40,8 +40,8 @@ static void check_absent_pages(struct view_checks *checks)
                    "use, which costs CPU time");
 }
 
-void doctor_memory(struct view_checks *checks)
+void doctor_memory(struct view_checks *checks, const char *root)
 {
-    check_limit(checks);
+    check_limit(checks, root);
     check_absent_pages(checks);
 }

@@ -1,6 +1,6 @@
 /* Requests of operators and ranks to export and import one table or all tables of a job. Owns
- * struct filing. A hold of a table ends when its operator disconnects, when the table's lanes are
- * lost, or at a deadline. RULES.md: K115, K150. */
+ * struct filing. A hold of a table ends when its operator or rank disconnects, when a lane of the
+ * table is lost, or at a deadline. RULES.md: K115, K150. */
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -119,10 +119,15 @@ static uint64_t filing_silence_ns(const struct filing *f)
     return f->is_between ? SILENCE_BETWEEN_NS : SILENCE_NS;
 }
 
+static const char *filing_asker(const struct filing *f)
+{
+    return f->is_between ? "the rank that copies the tables" : "the operator's command";
+}
+
 static void filing_was_silent(struct timer *timer)
 {
     struct filing *f = container_of(timer, struct filing, timer);
-    filing_break(f, -ETIMEDOUT, "the operator's command sent no request for %u s",
+    filing_break(f, -ETIMEDOUT, "%s sent no request for %u s", filing_asker(f),
                  (unsigned)(filing_silence_ns(f) / NS_PER_S));
 }
 
@@ -275,8 +280,8 @@ static struct filing *filing_own(struct peer *p, uint64_t request, uint64_t id)
         return f;
     peer_fail(p, request, -ECANCELED,
               "the export or import has ended: its job or a lane has ended, or a request came more "
-              "than %u s after the last one; begin again",
-              (unsigned)(SILENCE_NS / NS_PER_S));
+              "than %u s (%u s from a rank) after the last one; begin again",
+              (unsigned)(SILENCE_NS / NS_PER_S), (unsigned)(SILENCE_BETWEEN_NS / NS_PER_S));
     return NULL;
 }
 
@@ -330,7 +335,7 @@ void filings_peer_gone(const struct peer *p)
         if (f->peer != p)
             continue;
         f->request = 0;
-        filing_break(f, -ECONNRESET, "the operator's command has disconnected");
+        filing_break(f, -ECONNRESET, "%s has disconnected", filing_asker(f));
     }
 }
 

@@ -1,5 +1,5 @@
-/* Exports and imports of tables, for operators. The lanes stop the table at one clock. Then the
- * rows travel in parts between lanes and operator. RULES.md: K115. */
+/* Exports and imports of tables, for operators and for ranks that copy a snapshot. The lanes stop
+ * the tables, those with BSP at one clock. Then rows are sent in parts. RULES.md: K115, K150. */
 #ifndef GRADPOOL_COORDINATOR_FILING_FILING_H
 #define GRADPOOL_COORDINATOR_FILING_FILING_H
 

@@ -33,7 +33,7 @@ struct filing {
     uint32_t job;
     struct filing_tables *tables;
     bool is_import;
-    bool is_between;  /* the ranks of the job wait for the end */
+    bool is_between;  /* requested by a rank, while all other ranks wait for the end */
     bool is_ready;    /* all lanes hold all tables, those with BSP at `clock` */
     uint32_t turn;    /* number of the last group of calls; earlier replies are ignored */
     uint32_t pending; /* number of unanswered calls of this group */
@@ -72,13 +72,15 @@ void filing_answer(struct filing *f, WIRE(TableFileReply) reply);
 /* Ends the hold on all lanes, answers the open request with the error, and frees the object. */
 void filing_break(struct filing *f, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-/* Starts the timer that limits the time until the operator's next request. */
+/* Starts the timer that limits the time until the next request: 5 s for an operator, 60 s for a
+ * rank. */
 void filing_await(struct filing *f);
 void filing_free(struct filing *f);
 
 /* ---- hold.c ---- */
 
-/* Sends requests to all lanes to hold the table, until all lanes hold it at one clock. */
+/* Sends requests to all lanes to hold the tables, until all lanes hold them, those with BSP at one
+ * clock. */
 void filing_hold(struct filing *f);
 
 /* ---- rows.c ---- */

@@ -404,6 +404,22 @@ static bool take(struct rank *rank, const struct operation *operation,
     return keeps && a->payload;
 }
 
+/* Handles the report of a rank that knows a loss from an earlier owner. The other ranks may not
+ * know the loss, and would wait for this rank (L80). A report under another epoch is ignored,
+ * because the new route follows. */
+static void hear_failure(const struct worker *w, struct piece *p, const struct record_ready *ready)
+{
+    struct rank *rank = piece_rank(p, w->number);
+    if (!rank || ready->epoch != p->epoch)
+        return;
+    p->spoken += !rank->has_spoken;
+    rank->has_spoken = true;
+    piece_fail(p, -EOWNERDEAD,
+               "tensor '%s': rank %u knows of a result or state that was lost with an earlier "
+               "lane; declare again",
+               p->tensor, w->number);
+}
+
 /* Handles an announcement. Returns true if the payload stays in its receive buffer. */
 static bool hear(struct worker *w, struct piece *p, const struct record_ready *ready,
                  const void *data, const void *payload)
@@ -412,6 +428,8 @@ static bool hear(struct worker *w, struct piece *p, const struct record_ready *r
     const struct operation *operation = operation_find(ready->operation);
     if (job->failure) {
         refuse(w, ready, job->failure, "%s", job->failure_text);
+    } else if (p && ready->standing == RECORD_FAILED) {
+        hear_failure(w, p, ready);
     } else if (p && ready->standing == RECORD_TAKES && !p->takers &&
                !quorum_follows(p, operation)) {
         refuse(w, ready, -EOPNOTSUPP,
@@ -458,6 +476,14 @@ bool announce(struct worker *w, const struct record_ready *ready, const void *da
     return keeps;
 }
 
+/* Returns whether the announcement is of `round` or a later round. A rank that has given up its
+ * gradient of an open round of the job (TAKES) still has to announce the round. */
+static bool has_announced(const struct piece *p, const struct announcement *a, uint64_t round)
+{
+    bool is_given_up = p->takers && a->standing == RECORD_TAKES;
+    return a->round > round || (a->round == round && !is_given_up);
+}
+
 /* Returns whether other ranks wait for this rank. While the lane collects standings, the other
  * ranks wait for the standing of this rank. Afterwards they wait for this rank's announcement of
  * the round. `round` 0: a late worker asks about the open round. */
@@ -467,7 +493,7 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
         return !rank->has_spoken;
     if (round == 0)
         round = p->round;
-    return rank->said[0].round < round && rank->said[1].round < round;
+    return !has_announced(p, &rank->said[0], round) && !has_announced(p, &rank->said[1], round);
 }
 
 /* Adds the ranks whose memory delays the round to the answer. Called if every rank has announced

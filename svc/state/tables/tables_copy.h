@@ -11,7 +11,9 @@
 struct tables_copy {
     struct channel *channel;  /* connection to the coordinator as an operator */
     const char *job, *tenant; /* tenant "": any tenant */
-    bool is_between;          /* the ranks of the job wait for the copy, so its time has no limit */
+    /* a rank copies while all others wait: 60 s between two requests instead of 5 s, and no limit
+     * of the whole time */
+    bool is_between;
     uint64_t clock; /* clock that tables with BSP reach first; 0: any. Result: their clock */
     /* results: number of tables, and of rows that were copied */
     uint64_t tables, rows;

@@ -166,6 +166,31 @@ def rank_evaluates(rank, workers):
     return found
 
 
+def rank_leaves_an_open_round(rank, workers):
+    """The lane that closed a round was lost, so a left second gradient is wanted again. Returns the
+    batches of the loop, whether a request of the open round was awaited, and the loss."""
+    from gradpool._model.backup_rounds import Backup, BackupRounds
+    from gradpool._native.backup import EndOfRound
+    again = EndOfRound(0, 0, 0, 0, False, 0, True)
+    job, way, works = unittest.mock.Mock(), unittest.mock.Mock(), unittest.mock.Mock()
+    job.skip_round.return_value, way.take_next.return_value = again, False
+    rounds = BackupRounds(job, None, way, unittest.mock.Mock(ms=1000),
+                          Backup('static:2', gradients=2, stragglers='interrupt'), None, works)
+    request, batches, losses = unittest.mock.Mock(), [], []
+    for batch in rounds.batches('abc', 1):
+        batches.append(batch)
+        losses.append(str(rounds.loss))
+        works.was_left = len(batches) == 2
+        if len(batches) == 1:
+            rounds._count(again)
+            rounds.kept = [request]
+        elif works.was_left:
+            rounds.loss = 0.5
+        else:
+            rounds._count(EndOfRound(1, 0, 2, 2, False, 2, False))
+    return batches, request.wait.called, losses
+
+
 class Interrupt(test_ddp.Case):
     def check(self, transport):
         of_ranks = self.run_ranks('rank_leaves', WORKERS, GRADPOOL_TRANSPORT=transport)
@@ -212,6 +237,10 @@ class Interrupt(test_ddp.Case):
                 self.assertEqual(left, is_left)
                 self.assertEqual(has_lost_a_gradient, 0)
             self.assertGreater(sum(left for _, left, *_ in of_steps), 0)
+
+    def test_a_left_gradient_of_an_open_round_is_computed_again(self):
+        self.assertEqual(self.run_ranks('rank_leaves_an_open_round', 1),
+                         [[['a', 'b', 'b'], False, ['nan'] * 3]])
 
 
 if __name__ == '__main__':

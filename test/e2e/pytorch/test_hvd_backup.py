@@ -215,7 +215,7 @@ class Refused:
     def __init__(self, torch, hvd):
         self.torch, self.hvd = torch, hvd
         self.net = torch.nn.Linear(4, 2)
-        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), 0.1, momentum=0.9)
 
     def wrap(self, **options):
         given = {'backup': 'static:1', **options}
@@ -251,6 +251,17 @@ class Refused:
 
     def write(self):
         self.net.weight.data.zero_()
+
+    def clear_momentum(self):
+        """Writes without a new version of the tensor, as with numpy."""
+        self.optimizer.state[self.net.weight]['momentum_buffer'].data.zero_()
+
+    def load_state(self):
+        self.optimizer.load_state_dict(self.optimizer.state_dict())
+        self.optimizer.state[self.net.bias]['momentum_buffer'] = self.torch.ones(2)
+
+    def drop_state(self):
+        self.optimizer.state.clear()
 
     def raise_rate(self):
         self.optimizer.param_groups[0]['lr'] *= 2
@@ -403,6 +414,14 @@ REFUSALS = {
     'rate': (lambda of: of.train(of.backward, of.step, of.raise_rate), 'has changed settings of '
              'the optimizer, but a rank that misses rounds runs the body less often. Call '
              'scheduler.step() in the function step= of DistributedOptimizer()'),
+    'state': (lambda of: of.train(of.backward, of.step, of.clear_momentum), 'the body of a loop '
+              'over optimizer.batches() has changed the state of the optimizer, but a rank that '
+              'misses rounds runs the body less often. Load or change a state between loops, '
+              'behind settle()'),
+    'state loaded': (lambda of: of.train(of.backward, of.step, of.load_state),
+                     'has changed the state of the optimizer'),
+    'state dropped': (lambda of: of.train(of.backward, of.step, of.drop_state),
+                      'has changed the state of the optimizer'),
     'interrupted': (interrupted, 'KeyboardInterrupt at the end of a round with backup workers; end '
                     'the script, or make another DistributedOptimizer'),
     'frozen': (lambda of: of.train(of.backward, of.freeze, of.step), 'parameters of the optimizer '

@@ -1,5 +1,5 @@
-/* Tests computations of gradpool doctor: CPU time granted by cgroups, and whether versions
- * match. */
+/* Tests computations of gradpool doctor: CPU time and memory granted by cgroups, and whether
+ * versions match. */
 #include "svc/base/system/cgroup.h"
 #include "svc/cli/doctor/doctor.h"
 
@@ -144,6 +144,43 @@ static void memory_of_version_1_is_read_where_it_is_mounted(void **state)
     assert_false(cgroup_memory_fits(&memory, 1));
 }
 
+/* Checks the verdict of the doctor about the memory limit, and its words. `advice` NULL: none. */
+static void assert_said(enum view_verdict verdict, const char *text, const char *advice)
+{
+    struct view_checks checks = {0};
+    doctor_memory(&checks, root);
+    const struct view_check *first = &checks.list[0];
+    assert_string_equal(first->name, "memory");
+    assert_int_equal(first->verdict, verdict);
+    assert_non_null(strstr(first->text, text));
+    if (advice)
+        assert_non_null(strstr(first->advice, advice));
+    else
+        assert_int_equal(first->advice[0], 0);
+}
+
+static void the_doctor_names_a_memory_limit_below_the_need_of_a_service(void **state)
+{
+    assert_said(VIEW_OK, "no cgroup limits it", NULL);
+    write_file("/proc/self/cgroup", "0::/pod\n");
+    write_file("/sys/fs/cgroup/pod/memory.max", "268435456\n");
+    write_file("/sys/fs/cgroup/pod/memory.current", "100663296\n");
+    assert_said(VIEW_OK, "grants 256 MiB of memory, of which 160 MiB are free", NULL);
+    write_file("/sys/fs/cgroup/pod/memory.current", "251658240\n");
+    assert_said(VIEW_WARN, "of which 16 MiB are free", "raise the limit (memory.max");
+}
+
+static void the_doctor_reads_memory_limits_of_version_1(void **state)
+{
+    write_file("/proc/self/cgroup", "5:memory:/pod\n0::/\n");
+    write_file("/sys/fs/cgroup/memory/pod/memory.limit_in_bytes", "134217728\n");
+    write_file("/sys/fs/cgroup/memory/pod/memory.usage_in_bytes", "4194304\n");
+    assert_said(VIEW_OK, "/sys/fs/cgroup/memory/pod/memory.limit_in_bytes", NULL);
+    write_file("/sys/fs/cgroup/memory/pod/memory.limit_in_bytes", "33554432\n");
+    assert_said(VIEW_WARN, "grants 32 MiB of memory, of which 28 MiB are free",
+                "raise the limit (memory.max");
+}
+
 static void a_version_fits_if_it_is_not_older_and_of_the_same_first_number(void **state)
 {
     assert_true(doctor_version_fits("1.17", "1.17"));
@@ -172,6 +209,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(the_group_with_the_least_memory_left_counts, make_root,
                                         remove_root),
         cmocka_unit_test_setup_teardown(memory_of_version_1_is_read_where_it_is_mounted, make_root,
+                                        remove_root),
+        cmocka_unit_test_setup_teardown(the_doctor_names_a_memory_limit_below_the_need_of_a_service,
+                                        make_root, remove_root),
+        cmocka_unit_test_setup_teardown(the_doctor_reads_memory_limits_of_version_1, make_root,
                                         remove_root),
         cmocka_unit_test(a_version_fits_if_it_is_not_older_and_of_the_same_first_number),
     };

@@ -343,6 +343,30 @@ static void followers_end_with_the_leading_tensor(void **state)
     ok(gp_push_pull(tensors[2], gradient[0], result[0], GP_MEAN, &q[0]));
 }
 
+/* The rank that knows the loss lends no memory of the round, which its caller may have written
+ * (L80). */
+static void a_rank_that_knows_a_loss_reports_it_to_the_next_owner(void **state)
+{
+    declare("w", ELEMENTS, t);
+    push(0, 1);
+    script_lock(&rig);
+    while (!heard(0, 1))
+        script_wait(&rig);
+    script_lane_say_error(&rig, 0, 0, heard(0, 1)->ready.word, -EOWNERDEAD, "lost with its lane");
+    script_unlock(&rig);
+    failed(gp_wait(q[0], WAIT_MS), -EOWNERDEAD, "lost with its lane", NULL);
+    release(0, 1);
+    script_lock(&rig);
+    while (rig.heard[rig.heard_count - 1].lane != 1 || rig.heard[rig.heard_count - 1].rank != 0)
+        script_wait(&rig);
+    const struct record_ready *said = &rig.heard[rig.heard_count - 1].ready;
+    assert_int_equal(said->standing, RECORD_FAILED);
+    assert_int_equal(said->round, RECORD_ROUND_NONE);
+    assert_int_equal(said->outputs, 0);
+    assert_int_equal(said->input_bytes, 0);
+    script_unlock(&rig);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
 int main(void)
 {
@@ -360,6 +384,7 @@ int main(void)
         CASE(a_lane_without_the_job_does_not_get_its_old_ticket),
         CASE(a_new_lane_gets_the_last_two_chosen_sets),
         CASE(followers_end_with_the_leading_tensor),
+        CASE(a_rank_that_knows_a_loss_reports_it_to_the_next_owner),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -340,6 +340,46 @@ static void too_few_ranks_with_the_last_round_are_an_error_not_a_standstill(void
     }
 }
 
+/* The former owner has died after it informed rank 1 alone (L80). Rank 2 speaks later. */
+static void a_loss_that_one_rank_knows_is_an_error_for_all(void **state)
+{
+    start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
+    rig_say(&rig, 0, (struct say){.piece = 1, .word = 10, .round = 4, .elements = 100});
+    rig_settle(&rig);
+    rig_say(&rig, 1,
+            (struct say){.piece = 1,
+                         .word = 11,
+                         .round = 3,
+                         .standing = RECORD_FAILED,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    rig_until(&rig, rig.workers[0].errors_count == 1);
+    rig_say(&rig, 2, (struct say){.piece = 1, .word = 12, .round = 4, .elements = 100});
+    rig_until(&rig, rig.workers[2].errors_count == 1);
+    for (uint32_t rank = 0; rank < 3; rank += 2)
+        assert_true(rig_says(&rig.workers[rank], -EOWNERDEAD,
+                             "rank 1 knows of a result or state that was lost"));
+    assert_int_equal(rig.workers[1].errors_count, 0);
+}
+
+static void a_loss_reported_under_an_old_route_means_nothing(void **state)
+{
+    start_recovering_terms(3, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
+    rig_say(&rig, 2,
+            (struct say){.piece = 1,
+                         .word = 12,
+                         .round = 3,
+                         .epoch = 7,
+                         .standing = RECORD_FAILED,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    for (uint32_t rank = 0; rank < 3; rank++)
+        rig_say(&rig, rank,
+                (struct say){.piece = 1, .word = 10 + rank, .round = 1, .elements = 100});
+    rig_until(&rig, rig.workers[0].commits_count == 1);
+    assert_int_equal(rig.workers[0].errors_count, 0);
+}
+
 static void the_first_n_of_n_were_all_in_the_last_round(void **state)
 {
     start_recovering_terms(2, (struct lane_terms){.quorum = QUORUM_FIRST, .bound = 2});
@@ -357,6 +397,8 @@ static const struct CMUnitTest cases[] = {
     CASE(a_new_owner_commits_a_round_that_a_rank_has_as_committed),
     CASE(the_running_sum_of_a_rank_is_no_result_for_others),
     CASE(too_few_ranks_with_the_last_round_are_an_error_not_a_standstill),
+    CASE(a_loss_that_one_rank_knows_is_an_error_for_all),
+    CASE(a_loss_reported_under_an_old_route_means_nothing),
     CASE(the_first_n_of_n_were_all_in_the_last_round),
     CASE(idle_workers_go_on_with_the_next_round_at_the_new_owner),
     CASE(a_round_that_all_ranks_hold_is_committed),

@@ -190,6 +190,16 @@ static void a_rank_without_a_gradient_announces_an_open_round_anew(void **state)
     assert_int_equal(rig.workers[0].chosen.ranks[0], ZERO_AND_TWO);
 }
 
+/* Checks the ranks that the lane names to a rank that waits for the open round. */
+static void expect_missing(uint32_t rank, uint64_t round, uint64_t ranks)
+{
+    const struct record_query query = {
+        .kind = RECORD_QUERY, .word = (uint32_t)round, .piece = HIDDEN, .round = round};
+    assert_int_equal(fabric_send(rig.workers[rank].conn, &query, sizeof query, NULL, 0), 0);
+    rig_until(&rig, rig.workers[rank].missing_count == 1);
+    assert_int_equal(rig.workers[rank].missing.ranks[0], ranks);
+}
+
 static void a_rank_without_a_gradient_never_counts(void **state)
 {
     start(0, false);
@@ -198,6 +208,7 @@ static void a_rank_without_a_gradient_never_counts(void **state)
     expect_answer(2, 1, 1);
     end(0, 2);
     expect_open(2);
+    expect_missing(0, 2, 1 << 1 | 1 << 2);
     end(1, 2);
     expect_closed(2, ZERO_AND_ONE);
 }

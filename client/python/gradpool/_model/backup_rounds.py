@@ -228,16 +228,17 @@ class BackupRounds:
             return
         self._way.check_places()
         self.left += 1
-        self._given.append(batch)
+        self.loss = math.nan    # of the body that was left, and not of the next gradient
         try:
             self._count_end(self._job.skip_round(self._limit.ms))
+            if self.goes_on:    # the lane that closed the round was lost before other ranks knew it
+                self._batches.put_back(batch)
+                return
+            self._given.append(batch)
             for request in self.kept:
                 request.wait(self._limit.ms)
         except Timeout as error:
             raise self._limit.told(error) from error
-        if self.goes_on:    # the lane that closed the round was lost before other ranks knew it
-            self._batches.put_back(self._given.pop())
-            return
         self.kept = []
         self._way.go_on(False)
         self._way.take_over()

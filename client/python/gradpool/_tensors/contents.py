@@ -20,7 +20,7 @@ class Contents:
     def note(self, tensors):
         """Stores the present values and deletes the values stored before."""
         self._tensors, self._places = tensors, None
-        self._noted = self._taken(tensors)
+        self._noted = self.of(tensors)
 
     def are(self, tensors):
         """Returns whether each tensor equals the values that note() has stored for the tensor at
@@ -31,9 +31,11 @@ class Contents:
         if self._places is not None and all(map(operator.is_, tensors, noted)) and \
                 list(map(_DATA_PTR, tensors)) == self._places:
             return self._sum.over(self._places) == self._noted[0]
-        return self._taken(tensors) == self._noted
+        return self.of(tensors) == self._noted
 
-    def _taken(self, tensors):
+    def of(self, tensors):
+        """Returns a value that is equal for equal values of as many tensors, as long as the tensors
+        exist. Without note(), which is faster for the same tensors."""
         is_dense = list(map(_is_dense, tensors))
         dense = [one for one, is_one in zip(tensors, is_dense) if is_one]
         others = [None if one is None else (id(one), one._version)

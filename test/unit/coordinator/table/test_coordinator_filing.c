@@ -466,8 +466,13 @@ static void a_request_between_iterations_may_come_later_than_that_of_an_operator
     begin_export(&c);
     lanes_continue(&c, false);
     kept_log_expect("the operator's command sent no request for 5 s");
+    is_refused(&c, ASK(&c, NEXT, .steps = 0), -ECANCELED,
+               "more than 5 s (60 s from a rank) after the last one");
     ASK(&rank, NEXT, .steps = 0);
     message_free(bulk_request(&rank, BULK_STEP(READ)));
+    end_close(rank.asker);
+    lanes_continue(&rank, false);
+    kept_log_expect("the rank that copies the tables has disconnected");
 }
 
 #define test(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)

@@ -185,27 +185,75 @@ static size_t count_descriptors(void)
     return count;
 }
 
+#define CALLERS 40
+#define ACCEPTS 4 /* in one poll */
+
+static void connect_callers(struct rig *rig, int sockets[CALLERS])
+{
+    for (int i = 0; i < CALLERS; i++)
+        assert_int_equal(shm_socket_connect(rig->address, &sockets[i]), 0);
+}
+
 /* For each accepted peer a lane needs a socket and a descriptor of the process. */
 static void at_most_four_peers_are_accepted_in_a_poll_and_then_the_listener_pauses(void **state)
 {
     struct rig *rig = *state;
     struct fabric_event events[8];
-    int sockets[40];
+    int sockets[CALLERS];
 
-    for (int i = 0; i < 40; i++)
-        assert_int_equal(shm_socket_connect(rig->address, &sockets[i]), 0);
+    connect_callers(rig, sockets);
     size_t before = count_descriptors();
+    uint64_t began_ns = clock_now_ns(), deadline_ns = began_ns + 60 * NS_PER_S;
     fabric_poll(rig->lane.fabric, events, 8);
-    assert_in_range(count_descriptors(), before + 1, before + 8);
-    uint64_t deadline_ns = clock_now_ns() + 60 * NS_PER_S;
-    while (count_descriptors() < before + 40) {
+    assert_in_range(count_descriptors(), before + 1, before + 2 * ACCEPTS);
+    while (count_descriptors() < before + CALLERS) {
         size_t had = count_descriptors();
         fabric_poll(rig->lane.fabric, events, 8);
-        assert_true(count_descriptors() <= had + 8);
+        assert_true(count_descriptors() <= had + 2 * ACCEPTS);
         assert_true(clock_now_ns() < deadline_ns);
     }
+    assert_true(clock_now_ns() - began_ns >= (CALLERS / 2 / ACCEPTS - 1) * 200 * NS_PER_US);
     rig_connect(rig, 0);
-    shm_fds_close(sockets, 40);
+    shm_fds_close(sockets, CALLERS);
+}
+
+/* Returns how many sockets have an answer or an end. */
+static int count_answered(const int sockets[CALLERS])
+{
+    int count = 0;
+
+    for (int i = 0; i < CALLERS; i++)
+        count += poll(&(struct pollfd){.fd = sockets[i], .events = POLLIN}, 1, 0);
+    return count;
+}
+
+/* The lane runs as another user for a moment, so that this process is a user whom it does not
+ * know. */
+#define OTHER_UID 65534
+
+static void unknown_users_are_refused_four_in_a_poll_with_a_longer_pause(void **state)
+{
+    struct rig *rig = *state;
+    struct fabric_event events[8];
+    int sockets[CALLERS], answered = 0;
+
+    if (geteuid() != 0)
+        skip();
+    connect_callers(rig, sockets);
+    assert_int_equal(seteuid(OTHER_UID), 0);
+    uint64_t began_ns = clock_now_ns(), deadline_ns = began_ns + 60 * NS_PER_S;
+    while (answered < CALLERS && clock_now_ns() < deadline_ns) {
+        int had = answered;
+        fabric_poll(rig->lane.fabric, events, 8);
+        answered = count_answered(sockets);
+        assert_in_range(answered - had, 0, ACCEPTS);
+    }
+    uint64_t took_ns = clock_now_ns() - began_ns;
+    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(answered, CALLERS);
+    assert_true(took_ns >= (CALLERS / ACCEPTS - 1) * 2 * NS_PER_MS);
+    shm_fds_close(sockets, CALLERS);
+    rig_connect(rig, 0);
 }
 
 static void a_lane_without_free_descriptors_refuses_peers_and_continues(void **state)
@@ -267,6 +315,7 @@ int main(void)
         LIAR_CASE(descriptors_that_come_without_a_byte_are_closed),
         LIAR_CASE(silent_sockets_are_bounded_in_number),
         LIAR_CASE(at_most_four_peers_are_accepted_in_a_poll_and_then_the_listener_pauses),
+        LIAR_CASE(unknown_users_are_refused_four_in_a_poll_with_a_longer_pause),
         LIAR_CASE(a_lane_without_free_descriptors_refuses_peers_and_continues),
         LIAR_CASE(a_worker_cannot_write_the_sleep_flag_of_a_lane),
     };

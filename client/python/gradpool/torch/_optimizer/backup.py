@@ -21,6 +21,7 @@ from ...errors import GradpoolError, mismatch, Timeout
 from .._door import door
 from .backup_rounds import Limit, Rounds
 from .left import Left
+from .moments import Moments
 from .reducer import take_over
 
 # Gradients are pushed together until they have this size.
@@ -65,6 +66,7 @@ class BackupGradients(BackupMeans):
         self._passes, self._step, self.is_stepping = passes, step, False
         self._members = {id(one): _Gradient(name, one) for name, one in named.items()}
         self._left, self._contents, self._noted = Left(), Contents(), None
+        self._moments = Moments()
         self._ready, self._ready_bytes, self._requests = [], 0, []
         # whether gradients were pushed; whether a round has ended in this body; whether .grad has
         # the mean of a round without a step
@@ -267,17 +269,21 @@ class BackupGradients(BackupMeans):
             raise self._failure
 
     def note_settings(self):
-        """Stores parameters and settings after a step and before a loop."""
+        """Stores parameters, settings and state after a step and before a loop."""
         self._written.note(None, self._parameters)
+        self._moments.note(self._optimizer())
         self._settings = self._settings_of()
 
     def check_settings(self):
-        """Raises Mismatch if the body has changed parameters or settings."""
+        """Raises Mismatch if the body has changed parameters, settings or the state."""
         if self._written.is_so():
             what, advice = 'parameters', 'Write parameters between loops, behind settle()'
         elif self._settings != self._settings_of():
             what, advice = 'settings of the optimizer', 'Call scheduler.step() in the function ' \
                 'step= of DistributedOptimizer()'
+        elif not self._moments.are_so(self._optimizer()):
+            what, advice = 'the state of the optimizer', 'Load or change a state between loops, ' \
+                'behind settle()'
         else:
             return
         self._fail(mismatch(f'the body of a loop over optimizer.batches() has changed {what}, but '
