@@ -33,6 +33,7 @@
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/store/numbers.h"
 #include "svc/coordinator/store/state_dir.h"
+#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/table/place.h"
 #include "svc/coordinator/timeline/timeline.h"
 
@@ -181,6 +182,7 @@ static int restore(struct service *s, struct err *err)
     list_for_each_entry (struct job, job, &s->jobs, link) {
         profiles_recall(job, job->tensors, job->tensors_count);
         predict_shares(job);
+        table_copies_restore(job);
         shards_check_restored(job);
     }
     s->numbers->incarnation++;

@@ -26,6 +26,7 @@
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/table/allow.h"
+#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/timeline/timeline.h"
 #include "svc/coordinator/view/explain.h"
 #include "svc/coordinator/view/status.h"
@@ -62,6 +63,7 @@ static const struct {
     {BODY(WORKER_LOST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, members_handle_lost},
     {BODY(COPY_TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, copy_ticket_handle},
     {BODY(ROWS_WANTED), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, allow_handle},
+    {BODY(TABLE_LOG_REPORT), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, table_copies_handle_report},
     {BODY(AGGREGATOR_ENDING), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, leaving_handle},
     {BODY(AGGREGATOR_LEAVE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_leave},
     {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},

@@ -169,6 +169,7 @@ struct table_list {
     uint32_t count;
     size_t shards;                     /* number of shards of all tables */
     struct row_allowances *allowances; /* table.h; NULL: no lane has an allowance */
+    struct list copies;                /* table_copy.link (table/copy.h) */
 };
 
 /* Index of the tensors by name, sums over all tensors, and the tables. */

@@ -16,6 +16,7 @@
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
 #include "svc/coordinator/store/numbers.h"
+#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/table/place.h"
 #include "svc/coordinator/view/display.h"
 
@@ -465,6 +466,7 @@ static void resume(struct peer *p, uint64_t request, struct session *session)
     reply_joined(session, request);
     if (job->epoch > 1)
         tensors_send_routes(job, session, is_confirmed, NULL);
+    tables_send_routes(job, session);
     for (size_t i = 0; i < job->tensors_count; i++)
         if (job->tensors[i]->failure)
             tensor_send_failure(job->tensors[i], session);

@@ -18,6 +18,7 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/table/allow.h"
+#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/table/place.h"
 
 #include <errno.h>
@@ -184,6 +185,7 @@ void recovery_place_stranded(struct service *s)
         shards_tell(job);
     }
     allow_retry(s);
+    table_copies_check_all(s);
     keeping_check_all(s);
     regrouping_check_all(s);
 }
