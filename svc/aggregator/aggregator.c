@@ -2,6 +2,7 @@
  * continue to serve workers while the coordinator is away. svc/lane/RULES.md: A9, A10. */
 #include "svc/aggregator/aggregator.h"
 
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"

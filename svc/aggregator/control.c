@@ -1,5 +1,6 @@
 /* The control connection: joins the coordinator, joins again after the coordinator was away, and
  * receives requests. Accesses no data of lanes; serve.c calls the lanes. */
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"

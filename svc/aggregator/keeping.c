@@ -3,6 +3,7 @@
  * replica holder's requests for tickets. The holder is created on first use, because most
  * aggregators store no copy. Owns the requests that wait for complete copies. svc/lane/RULES.md:
  * A9, A49. */
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/lane/move/moved_state.h"
 

@@ -1,5 +1,6 @@
 /* Handles requests of the coordinator. Each request names a lane and is a call to this lane. The
  * call runs between two turns of the lane and has one reply. svc/lane/RULES.md: A9. */
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -55,7 +56,7 @@ struct placing {
     struct backup_terms backup;       /* backup terms of the job, to which `pieces` points */
     uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated; limit of the lane */
     uint64_t job_bytes;               /* bytes that the job used before the request */
-    const char *ring; /* ring of the copy that is placed; NULL: no copy is placed */
+    const char *ring;                 /* ring of the copy that is placed; NULL: no copy is placed */
     /* reason why the cgroup has too little memory; "": it has enough */
     char why_not[ERR_TEXT_BYTES];
 };

@@ -9,6 +9,7 @@
 #include "svc/base/system/signals.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/filing/filing.h"
 #include "svc/coordinator/growth/scaling_moves.h"
 #include "svc/coordinator/job/table.h"
@@ -33,7 +34,6 @@
 #include "svc/coordinator/stopping.h"
 #include "svc/coordinator/store/numbers.h"
 #include "svc/coordinator/store/state_dir.h"
-#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/table/place.h"
 #include "svc/coordinator/timeline/timeline.h"
 

@@ -3,6 +3,7 @@
 #include "svc/coordinator/filing/filing.h"
 
 #include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/declare/declaration.h"
 #include "svc/coordinator/declare/tables.h"
 #include "svc/coordinator/fleet/fleet.h"
@@ -31,7 +32,6 @@
 #include "svc/coordinator/snapshot/snapshot.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/stopping.h"
-#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/timeline/timeline.h"
 #include "svc/coordinator/view/display.h"
 #include "svc/coordinator/view/status.h"

@@ -56,10 +56,8 @@ static int ring_offer(struct holder_link *l, struct kept_ring *ring)
 {
     struct slab_place place;
     slabs_find(&l->job->slabs, ring->memory, ring->bytes, &place);
-    const struct record_ring offer = {.kind = RECORD_RING,
-                                      .copy = ring->copy,
-                                      .region = place.region,
-                                      .offset = place.offset};
+    const struct record_ring offer = {
+        .kind = RECORD_RING, .copy = ring->copy, .region = place.region, .offset = place.offset};
     int error = fabric_send(l->conn, &offer, sizeof offer, NULL, 0);
     ring->is_offered |= error == 0;
     return error;
@@ -170,7 +168,7 @@ void holder_end_ring(struct holder *k, uint32_t job, uint32_t lane)
 }
 
 /* Returns the next link with a report; NULL: none. */
-static struct holder_link *next_logged(struct holder *k)
+static struct holder_link *ring_next_logged(struct holder *k)
 {
     list_for_each (node, &k->jobs) {
         struct kept_job *job = list_entry(node, struct kept_job, node);
@@ -184,7 +182,7 @@ static struct holder_link *next_logged(struct holder *k)
 bool holder_next_logged(struct holder *k, struct holder_ring *ret_ring, uint64_t *ret_position)
 {
     pthread_mutex_lock(&k->lock);
-    struct holder_link *l = next_logged(k);
+    struct holder_link *l = ring_next_logged(k);
     if (l) {
         *ret_ring = (struct holder_ring){l->job->id, l->lane, l->ring->copy};
         *ret_position = l->ring->passed_on = l->ring->logged;

@@ -19,19 +19,20 @@ int job_tables_create(struct gp_job *job)
 {
     if (job->tables)
         return 0;
-    struct job_tables *tables =
-        calloc(1, sizeof *tables + sizeof *tables->pool + sizeof *tables->errors);
+    struct job_tables *tables = calloc(1, sizeof *tables + sizeof *tables->pool +
+                                              sizeof *tables->errors + sizeof *tables->use);
     if (!tables)
         return -ENOMEM;
     tables->pool = (struct row_pool *)(tables + 1);
     tables->errors = (struct row_errors *)(tables->pool + 1);
+    tables->use = (struct route_use *)(tables->errors + 1);
     row_pool_init(tables->pool, &job->slabs);
     struct list *lists[] = {&tables->tables, &tables->lanes, &tables->changes,
                             &tables->spare_changes, &tables->calls};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         list_init(lists[i]);
     exchanges_init(&tables->exchanges, job->workers);
-    pthread_cond_init(&tables->laid, NULL);
+    pthread_cond_init(&tables->use->laid, NULL);
     tables->clock.session = job->join.session;
     job->tables = tables;
     return 0;
@@ -274,7 +275,7 @@ int job_table_add(struct gp_job *job, const char *name, const struct table_terms
     snprintf(t->name, sizeof t->name, "%s", name);
     list_init(&t->batches);
     job_table_insert(t);
-    job->tables->keeps_changes |= terms->durability == DURABILITY_REPLICA;
+    job->tables->use->keeps_changes |= terms->durability == DURABILITY_REPLICA;
     job_table_check_lanes(t);
     *ret_table = t;
     return 0;
@@ -318,7 +319,7 @@ void job_tables_free(struct gp_job *job)
     changes_free(&tables->changes);
     changes_free(&tables->spare_changes);
     exchanges_fini(&tables->exchanges);
-    pthread_cond_destroy(&tables->laid);
+    pthread_cond_destroy(&tables->use->laid);
     free(tables->stage);
     free(tables);
     job->tables = NULL;

@@ -17,8 +17,8 @@ struct table_lane {
     struct link *fence; /* nothing is sent before this connection has ended; NULL: no fence */
     bool must_stand;    /* requests are repeated, then the standing of this rank follows */
     uint32_t stood;     /* number of tables whose standing was sent */
-    bool is_orphan; /* the connection has ended; the coordinator names a successor, or the failure
-                     * of the tables */
+    /* the connection has ended; the coordinator names a successor, or the failure of the tables */
+    bool is_orphan;
     uint64_t sequence; /* number of the last request that was sent to the lane */
     uint64_t clock;    /* last clock whose end was sent to the lane */
     uint64_t change;   /* number of the last change of settings that was sent to the lane */
@@ -47,23 +47,28 @@ struct row_errors {
     struct err lack;   /* limit of table memory for which pushes wait in the service */
 };
 
+/* Use of the routes of all tables, which change with a promotion. */
+struct route_use {
+    uint64_t changes_count; /* number of the newest change of settings */
+    /* number of threads that lay out a request with the routes, without the lock; routes change
+     * only when it is 0 */
+    uint32_t laying;
+    bool is_changing;    /* a change of routes waits, so no further thread begins to lay out */
+    pthread_cond_t laid; /* `laying` or `is_changing` has changed */
+    bool keeps_changes;  /* sent changes of settings are kept, because lanes have copies */
+};
+
 struct job_tables {
     struct list tables; /* gp_table.node, by ascending number */
     struct list lanes;  /* table_lane.node */
     struct table_exchanges exchanges;
     struct worker_clock clock;
     struct list changes, spare_changes; /* table_change.node */
-    uint64_t changes_count;             /* number of the newest change */
-    bool keeps_changes; /* sent changes stay in the list, because lanes have copies */
     struct list calls;                  /* row_call.node: calls that have not ended, in order */
     struct row_pool *pool;              /* lent memory of calls */
     struct job_stage *stage;            /* stage/stage.h; NULL: no call on stages was made */
     struct row_errors *errors;
-    /* number of threads that lay out a request with the routes, without the lock; routes change
-     * only when it is 0 */
-    uint32_t laying;
-    bool is_changing;    /* a change of routes waits, so no further thread begins to lay out */
-    pthread_cond_t laid; /* `laying` or `is_changing` has changed */
+    struct route_use *use;
 };
 
 struct gp_table {

@@ -21,7 +21,7 @@ static int rows_send_change(struct link *l, const struct table_change *change, u
 static int rows_send_changes(struct link *l, struct table_lane *lane)
 {
     int error = 0;
-    if (lane->change == l->job->tables->changes_count)
+    if (lane->change == l->job->tables->use->changes_count)
         return 0;
     list_for_each_entry (const struct table_change, change, &l->job->tables->changes, node) {
         if (change->number <= lane->change)
@@ -91,8 +91,7 @@ static int rows_send_standing(const struct link *l, struct table_lane *lane)
 {
     if (lane->stood == 0)
         lane->clock = l->job->tables->clock.ended;
-    int error =
-        rows_send_clock_record(l, lane, RECORD_CLOCK_STANDING, lane->clock, &lane->stood);
+    int error = rows_send_clock_record(l, lane, RECORD_CLOCK_STANDING, lane->clock, &lane->stood);
     lane->must_stand = error < 0;
     return error;
 }
@@ -127,8 +126,8 @@ static int rows_send_next(struct link *l, struct table_lane *lane)
 /* Moves changes of settings that were sent to every lane to the spare changes. */
 static void rows_drop_changes(struct job_tables *tables)
 {
-    uint64_t sent = tables->changes_count;
-    if (tables->keeps_changes)
+    uint64_t sent = tables->use->changes_count;
+    if (tables->use->keeps_changes)
         return; /* a successor of a lost lane may need them (changes.c) */
     list_for_each_entry (const struct table_lane, lane, &tables->lanes, node)
         if (!lane->is_lost && lane->change < sent)

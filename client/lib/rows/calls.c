@@ -133,14 +133,14 @@ static int row_begin_lay_alone(const struct row_begin *b)
 {
     struct gp_job *job = b->batch->table->job;
     struct job_tables *tables = job->tables;
-    while (tables->is_changing)
-        pthread_cond_wait(&tables->laid, &job->lock);
-    tables->laying++;
+    while (tables->use->is_changing)
+        pthread_cond_wait(&tables->use->laid, &job->lock);
+    tables->use->laying++;
     pthread_mutex_unlock(&job->lock);
     int error = row_begin_lay(b);
     pthread_mutex_lock(&job->lock);
-    if (--tables->laying == 0 && tables->is_changing)
-        pthread_cond_broadcast(&tables->laid);
+    if (--tables->use->laying == 0 && tables->use->is_changing)
+        pthread_cond_broadcast(&tables->use->laid);
     return error;
 }
 

@@ -45,7 +45,7 @@ static void changes_limit(const struct gp_table *t)
 int changes_add(struct gp_table *t, const gp_row_settings *s)
 {
     struct job_tables *tables = t->job->tables;
-    if (tables->keeps_changes)
+    if (tables->use->keeps_changes)
         changes_limit(t);
     struct table_change *change = change_take(tables);
     if (!change)
@@ -53,7 +53,7 @@ int changes_add(struct gp_table *t, const gp_row_settings *s)
                             "table '%s': this process has no memory for settings; end a clock, "
                             "then call gp_table_set() again",
                             t->name);
-    *change = (struct table_change){.number = ++tables->changes_count,
+    *change = (struct table_change){.number = ++tables->use->changes_count,
                                     .clock = worker_clock_now(&tables->clock),
                                     .table = t,
                                     .settings = {.rate = s->rate,

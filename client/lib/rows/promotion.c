@@ -47,8 +47,7 @@ static void promotion_move_parts(struct gp_job *job, const struct table_lane *la
             if (!exchange_part_is_at(part, lane->lane, lane->group))
                 continue;
             part->lane = lane->next_lane;
-            part->record.table =
-                row_table_id(call->batch->table->route.table, lane->next_group);
+            part->record.table = row_table_id(call->batch->table->route.table, lane->next_group);
             promotion_write_epochs(call, &part->record);
         }
     }
@@ -72,10 +71,8 @@ static void promotion_move_lane(struct gp_job *job, struct table_lane *lane)
     uint32_t former = lane->lane;
     promotion_move_parts(job, lane);
     table_lane_set_unsent(job, lane, false);
-    *lane = (struct table_lane){.node = lane->node,
-                                .lane = lane->next_lane,
-                                .group = lane->next_group,
-                                .must_stand = true};
+    *lane = (struct table_lane){
+        .node = lane->node, .lane = lane->next_lane, .group = lane->next_group, .must_stand = true};
     lane->fence = promotion_fence(job, former);
     log_info("job '%s' rank %u: lane %u continues with the tables of lane %u", job->name, job->rank,
              lane->lane, former);
@@ -119,10 +116,10 @@ void promotion_take(struct gp_job *job, const Gradpool__Wire__RouteChange *chang
 {
     if (!job->tables || change->n_tables == 0)
         return;
-    job->tables->is_changing = true;
-    while (job->tables->laying > 0)
-        pthread_cond_wait(&job->tables->laid, &job->lock);
-    job->tables->is_changing = false;
-    pthread_cond_broadcast(&job->tables->laid);
+    job->tables->use->is_changing = true;
+    while (job->tables->use->laying > 0)
+        pthread_cond_wait(&job->tables->use->laid, &job->lock);
+    job->tables->use->is_changing = false;
+    pthread_cond_broadcast(&job->tables->use->laid);
     promotion_move(job, change);
 }

@@ -87,9 +87,9 @@ static inline bool exchange_part_is_at(const struct exchange_part *part, uint32_
 {
     return part->is_open && part->lane == lane && row_group_of(part->record.table) == group;
 }
-/* Returns the lane's and group's next open part behind the request with number `sequence`; 0: the first open
- * part. NULL: no further part is open. The caller repeats the records of these parts on a new
- * connection. */
+/* Returns the next open part of the lane and group, behind the request with number `sequence`; 0:
+ * the first one. NULL: no further part is open. The caller repeats the records of these parts on a
+ * new connection. */
 const struct exchange_part *exchanges_next(const struct table_exchanges *exchanges, uint32_t lane,
                                            uint32_t group, uint64_t sequence);
 

@@ -126,9 +126,9 @@ static const char *table_lack(const struct table_terms *terms)
 static bool job_has_other_durability(const struct job *job, const struct table_terms *terms)
 {
     bool is_copied = terms->durability == DURABILITY_REPLICA;
-    job_each_table(table, job) if (!table->failure &&
-                                   (table->terms->durability == DURABILITY_REPLICA) != is_copied)
-        return true;
+    job_each_table(table,
+                   job) if (!table->failure && (table->terms->durability == DURABILITY_REPLICA) !=
+                                                   is_copied) return true;
     return false;
 }
 

@@ -190,8 +190,7 @@ static void table_fill_row(const struct job_table *table, const struct table_sto
                                             .terms = stored};
 }
 
-void job_shard_row(const struct job_table *table, uint32_t number,
-                   struct store_row *ret_row)
+void job_shard_row(const struct job_table *table, uint32_t number, struct store_row *ret_row)
 {
     const struct job_shard *shard = &table->shards[number];
     *ret_row = (struct store_row){.table = STORE_PIECE};

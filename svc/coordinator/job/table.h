@@ -8,7 +8,7 @@
 #include "svc/wire/table/table_terms.h"
 
 /* A shard of a table. In state PIECE_STRANDED the shard has no lane. After the loss of a lane, the
- * rows of its shards are lost, too, unless another lane has a whole copy (table/copy.h). */
+ * rows of its shards are lost, too, unless another lane has a whole copy (copies/copies.h). */
 struct job_shard {
     uint32_t task, epoch;
     uint32_t group; /* group of the table's number on the lane (svc/wire/table/record_rows.h) */

@@ -5,6 +5,7 @@
 #include "svc/base/log.h"
 #include "svc/base/system/process.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"
 #include "svc/coordinator/membership/membership.h"
@@ -16,7 +17,6 @@
 #include "svc/coordinator/session/session.h"
 #include "svc/coordinator/session/wait.h"
 #include "svc/coordinator/store/numbers.h"
-#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/table/place.h"
 #include "svc/coordinator/view/display.h"
 

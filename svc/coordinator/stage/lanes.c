@@ -82,11 +82,10 @@ bool stage_message(const struct job *job, uint64_t *ret_ranks, WIRE(LaneStageReq
     if (!s || s->number == 0)
         return false;
     memcpy(ret_ranks, s->members, sizeof s->members);
-    *ret_stage = MESSAGE_PART(LaneStageRequest, lane_stage_request, .job_id = job->id,
-                              .number = s->number,
-                              .ranks = {sizeof s->members, (uint8_t *)ret_ranks},
-                              .first_clock = s->first_clock, .consistency = s->terms->consistency,
-                              .staleness = s->terms->staleness);
+    *ret_stage = MESSAGE_PART(
+        LaneStageRequest, lane_stage_request, .job_id = job->id, .number = s->number,
+        .ranks = {sizeof s->members, (uint8_t *)ret_ranks}, .first_clock = s->first_clock,
+        .consistency = s->terms->consistency, .staleness = s->terms->staleness);
     return true;
 }
 

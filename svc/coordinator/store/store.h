@@ -84,7 +84,7 @@ struct store_session {
 };
 /* A tensor, or a table of keyed rows. A table has the dtype STORE_TABLE_DTYPE, and its number of
  * shards in place of elements. A shard is stored as a piece, with its number in `piece`, its group
- * in `first`, and an enum store_shard in `elements`. `keeper` is the lane that has a whole copy, and
+ * in `first`, and an enum store_shard in `elements`. `keeper` is the lane with a whole copy, and
  * `former_keeper` the number of this copy; of a promoted shard, the lost lane and the copy. */
 #define STORE_TABLE_DTYPE 0u
 enum store_shard {

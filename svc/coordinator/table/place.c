@@ -1,5 +1,5 @@
 /* Shards of tables on lanes. A shard is PIECE_ASKED between request and answer. The loss of an
- * aggregator fails the tables that have shards there without a whole copy (copy.h). */
+ * aggregator fails the tables that have shards there without a whole copy (copies/copies.h). */
 #include "svc/coordinator/table/place.h"
 
 #include "svc/base/cleanup.h"
@@ -11,7 +11,6 @@
 #include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/table/allow.h"
-#include "svc/coordinator/table/copy.h"
 #include "svc/coordinator/table/ranks.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/table/record_rows.h"
@@ -84,7 +83,7 @@ static size_t shards_gather(struct job_table *table, const struct lane *lane, ui
     size_t count = 0;
     for (uint32_t i = 0; i < table->terms->shards; i++) {
         struct job_shard *shard = &table->shards[i];
-        if (shard->lane != lane || shard->state != PIECE_PLACED || table_copies_have(shard))
+        if (shard->lane != lane || shard->state != PIECE_PLACED || shard->former > 0)
             continue;
         if (count > 0 && shard->group != *ret_group)
             continue;
@@ -171,7 +170,6 @@ static void shards_fail_lost(struct job_table *table, const struct aggregator *a
 
 void shards_aggregator_lost(struct job *job, struct aggregator *a)
 {
-    table_copies_aggregator_lost(job, a);
     job_each_table(table, job) shards_fail_lost(table, a);
     allow_aggregator_lost(job, a);
     job->service->on->job->tensors_are_settled(job);
@@ -179,8 +177,8 @@ void shards_aggregator_lost(struct job *job, struct aggregator *a)
 
 static bool table_has_stranded(const struct job_table *table)
 {
-    table_each_shard(shard, table) if (shard->state == PIECE_STRANDED && !table_copies_have(shard)) return
-        true;
+    table_each_shard(shard,
+                     table) if (shard->state == PIECE_STRANDED && shard->former == 0) return true;
     return false;
 }
 
@@ -221,7 +219,7 @@ static void shards_take_held(struct job_table *table, const struct lane *lane,
             held->shards[i] < table->terms->shards ? &table->shards[held->shards[i]] : NULL;
         bool is_held = shard && shard->lane == lane && shard->epoch == held->epochs[i] &&
                        shard->group == row_group_of(held->table);
-        if (is_held && !table_copies_have(shard)) /* a promotion ends with the answer of the lane */
+        if (is_held && shard->former == 0) /* a promotion ends with the answer of the lane */
             shard->state = PIECE_READY;
     }
 }
@@ -250,6 +248,5 @@ void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
     list_for_each_entry (struct job, job, &s->jobs, link) {
         shards_tell(job);
         shards_forget_ranks(job);
-        tables_send_routes(job, NULL);
     }
 }

@@ -3,9 +3,9 @@ import contextlib
 import ctypes
 import errno
 
-from .._native.binding import (check, CONSISTENCIES, DTYPES, DURABILITIES, encode, lib, number, OPERATIONS,
-                               path_of, ROW_INITIALS, ROW_RULES, RowSettings, TableSpec, U32_MAX,
-                               U64_MAX)
+from .._native.binding import (check, CONSISTENCIES, DTYPES, DURABILITIES, encode, lib, number,
+                               OPERATIONS, path_of, ROW_INITIALS, ROW_RULES, RowSettings,
+                               TableSpec, U32_MAX, U64_MAX)
 from .._native.memory import Loan
 from .._process.rounds import Round
 from ..errors import mismatch

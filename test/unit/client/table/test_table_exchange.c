@@ -59,7 +59,8 @@ static int begin_to(struct table_exchange *e, uint32_t lanes)
     struct table_request request = {.dtype = REDUCE_F32, .dim = 4, .keys = 8, .parts = parts};
     for (uint32_t lane = 0; lane < LANES; lane++)
         if (lanes & 1u << lane)
-            parts[request.parts_count++] = (struct request_part){.lane = lane, .number = TABLE, .spans = 1};
+            parts[request.parts_count++] =
+                (struct request_part){.lane = lane, .number = TABLE, .spans = 1};
     return exchange_begin(&all, e, &request, RECORD_PUSH, &worker);
 }
 

@@ -269,8 +269,8 @@ static void properties_that_lanes_do_not_serve_are_refused(void **state)
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
-    declare_terms(zero.end, TABLE_TERMS_BSP, DURABILITY_REPLICA, 0);
-    refused(zero.end, -EOPNOTSUPP, "lanes make no copies of rows yet");
+    declare_terms(zero.end, TABLE_TERMS_BSP, DURABILITY_WORKER, 0);
+    refused(zero.end, -EOPNOTSUPP, "workers store no copies of rows");
     declare_terms(zero.end, TABLE_TERMS_BSP, 0, TABLE_TERMS_KEEP);
     refused(zero.end, -EOPNOTSUPP, "clear GP_KEEP");
     end_expect_none(lane, BODY(PLACE_REQUEST));

@@ -193,8 +193,8 @@ struct record_rows rows_record(const struct rows_rig *r, const struct rows_asked
                                uint32_t lane, enum record_rows_operation operation)
 {
     const struct worker_clock *clock = &r->workers[asked->rank].clock;
-    return table_request_record(&asked->request, rows_part(asked, lane), operation,
-                                r->route.table, asked->word, worker_clock_now(clock), clock->sequence);
+    return table_request_record(&asked->request, rows_part(asked, lane), operation, r->route.table,
+                                asked->word, worker_clock_now(clock), clock->sequence);
 }
 
 static struct rows_asked *rows_ask(struct rows_rig *r, struct rows_asked *asked,

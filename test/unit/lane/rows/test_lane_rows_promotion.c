@@ -192,9 +192,10 @@ static void a_copy_that_is_not_whole_is_not_promoted(void **state)
     place_copy();
     assert_int_equal(promote(), -EBADMSG);
     lane_drop_copy(replica(), RIG_JOB, RIG_LANE);
-    assert_int_equal(lane_promote_copy(replica(), RIG_JOB,
-                                       &(struct lane_promotion){RIG_LANE, COPY, 1, NEXT_EPOCH, {0}}),
-                     -ENOENT);
+    assert_int_equal(
+        lane_promote_copy(replica(), RIG_JOB,
+                          &(struct lane_promotion){RIG_LANE, COPY, 1, NEXT_EPOCH, {0}}),
+        -ENOENT);
     stop();
 }
 
@@ -214,9 +215,9 @@ static void a_promotion_with_an_invalid_group_or_stage_is_refused(void **state)
         assert_int_equal(lane_promote_copy(replica(), RIG_JOB, &wrong[i]), -EINVAL);
     assert_non_null(the_copy());
     struct lane_table_spec table = {row_table_id(ROWS_TABLE, 1), "group", &old.terms, ROWS_SALT};
-    assert_int_equal(lane_place_table(owner(), RIG_JOB, &table,
-                                      &(struct lane_shard_spec){0, ROWS_EPOCH}, 1),
-                     -EINVAL);
+    assert_int_equal(
+        lane_place_table(owner(), RIG_JOB, &table, &(struct lane_shard_spec){0, ROWS_EPOCH}, 1),
+        -EINVAL);
     stop();
 }
 

@@ -2,7 +2,7 @@
  * process, and logs of lanes of this process (svc/lane/rows/log, svc/lane/rows/copy). Handles
  * requests of the coordinator, and passes reports on between lanes, replica holder and coordinator.
  * svc/lane/RULES.md: A128, A130, A131, A135. */
-#include "svc/aggregator/internal.h"
+#include "svc/aggregator/copying/copying.h"
 #include "svc/lane/rows/copy/copy.h"
 #include "svc/lane/rows/log/row_log.h"
 #include "svc/replica/ring.h"
@@ -13,21 +13,21 @@
 
 /* ---- copies on lanes of this process ---- */
 
-static int drop_copy(struct lane *lane, void *context)
+static int copying_drop(struct lane *lane, void *context)
 {
     const struct holder_ring *ring = context;
     lane_drop_copy(lane, ring->job, ring->lane);
     return 0;
 }
 
-static int drop_copies(struct lane *lane, void *context)
+static int copying_drop_all(struct lane *lane, void *context)
 {
     lane_drop_copies(lane, *(const uint32_t *)context);
     return 0;
 }
 
-static void on_all_lanes(struct aggregator *a, int (*call)(struct lane *lane, void *context),
-                         void *context)
+static void copying_on_lanes(struct aggregator *a, int (*call)(struct lane *lane, void *context),
+                             void *context)
 {
     for (size_t i = 0; i < a->lanes_count; i++)
         lane_thread_call(a->lanes[i], call, context);
@@ -36,12 +36,15 @@ static void on_all_lanes(struct aggregator *a, int (*call)(struct lane *lane, vo
 void copying_end(struct aggregator *a, uint32_t job, uint32_t owner)
 {
     struct holder_ring ring = {.job = job, .lane = owner};
-    on_all_lanes(a, drop_copy, &ring);
+    copying_on_lanes(a, copying_drop, &ring);
     if (a->holder)
         holder_end_ring(a->holder, job, owner);
 }
 
-void copying_end_job(struct aggregator *a, uint32_t job) { on_all_lanes(a, drop_copies, &job); }
+void copying_end_job(struct aggregator *a, uint32_t job)
+{
+    copying_on_lanes(a, copying_drop_all, &job);
+}
 
 int copying_lend(struct aggregator *a, const Gradpool__Wire__PlaceRequest *request,
                  const char **ret_ring)
@@ -55,7 +58,7 @@ int copying_lend(struct aggregator *a, const Gradpool__Wire__PlaceRequest *reque
     return holder_lend_ring(a->holder, &ring, request->job, LOG_RING_BYTES, ret_ring);
 }
 
-static int promote(struct lane *lane, void *context)
+static int copying_promote(struct lane *lane, void *context)
 {
     const Gradpool__Wire__TablePromote *request = context;
     const Gradpool__Wire__LaneStageRequest *stage = request->stage;
@@ -79,12 +82,11 @@ static int promote(struct lane *lane, void *context)
 
 /* The ring is withdrawn from the lost owner first, so that no block lands behind the last one that
  * is applied (A135). */
-static int serve_promote(struct aggregator *a, Gradpool__Wire__TablePromote *request)
+static int copying_serve_promote(struct aggregator *a, Gradpool__Wire__TablePromote *request)
 {
-    int error =
-        a->holder ? holder_withdraw_ring(a->holder, request->job_id, request->owner) : 0;
+    int error = a->holder ? holder_withdraw_ring(a->holder, request->job_id, request->owner) : 0;
     if (error == 0)
-        error = serve_call(a, request->lane, promote, request);
+        error = serve_call(a, request->lane, copying_promote, request);
     if (error == 0 && a->holder)
         holder_end_ring(a->holder, request->job_id, request->owner);
     return error;
@@ -92,7 +94,7 @@ static int serve_promote(struct aggregator *a, Gradpool__Wire__TablePromote *req
 
 /* ---- logs of lanes of this process ---- */
 
-static int set_log(struct lane *lane, void *context)
+static int copying_set_log(struct lane *lane, void *context)
 {
     const Gradpool__Wire__TableLog *request = context;
     if (request->copy)
@@ -118,12 +120,13 @@ int copying_serve(struct aggregator *a, const envelope *request)
     const Gradpool__Wire__TableCopyEnd *end = request->table_copy_end;
     switch (request->body_case) {
     case GRADPOOL__WIRE__ENVELOPE__BODY_TABLE_LOG:
-        return serve_reply(a, request->id,
-                           serve_call(a, request->table_log->lane, set_log, request->table_log));
+        return serve_reply(
+            a, request->id,
+            serve_call(a, request->table_log->lane, copying_set_log, request->table_log));
     case GRADPOOL__WIRE__ENVELOPE__BODY_TABLE_COPY_END:
         copying_end(a, end->job_id, end->owner);
         return serve_done(a, request->id);
-    default: return serve_reply(a, request->id, serve_promote(a, request->table_promote));
+    default: return serve_reply(a, request->id, copying_serve_promote(a, request->table_promote));
     }
 }
 
@@ -136,37 +139,37 @@ struct copying_reports {
     int error;
 };
 
-static void send_report(struct copying_reports *r, uint32_t job, uint32_t copy, bool is_whole)
+static void copying_send(struct copying_reports *r, uint32_t job, uint32_t copy, bool is_whole)
 {
     if (r->a->channel && r->error >= 0)
         r->error = serve_answer(r->a, 0, TABLE_LOG_REPORT, table_log_report, .lane = r->lane,
                                 .job_id = job, .copy = copy, .is_whole = is_whole);
 }
 
-static void report_log(void *context, const struct lane_log_report *report)
+static void copying_report_log(void *context, const struct lane_log_report *report)
 {
-    send_report(context, report->job, report->copy, report->is_whole);
+    copying_send(context, report->job, report->copy, report->is_whole);
 }
 
 /* Runs between two turns of the lane. The holder only posts a record. */
-static void report_copy(void *context, const struct lane_copy_report *report)
+static void copying_report_copy(void *context, const struct lane_copy_report *report)
 {
     struct copying_reports *r = context;
     const struct holder_ring ring = {report->job, report->owner, report->copy};
     if (report->is_damaged)
-        send_report(r, report->job, report->copy, false);
+        copying_send(r, report->job, report->copy, false);
     else if (r->a->holder)
         holder_taken(r->a->holder, &ring, report->position);
 }
 
 /* Reports about logs are repeated after each join, so none is lost while the coordinator is
  * away. */
-static int look_at_lane(struct lane *lane, void *context)
+static int copying_look_at(struct lane *lane, void *context)
 {
     struct copying_reports *r = context;
     if (r->a->channel)
-        lane_each_log_report(lane, r->again, report_log, r);
-    lane_each_copy_report(lane, r->again, report_copy, r);
+        lane_each_log_report(lane, r->again, copying_report_log, r);
+    lane_each_copy_report(lane, r->again, copying_report_copy, r);
     return 0;
 }
 
@@ -175,7 +178,7 @@ int copying_look(struct aggregator *a, bool again)
     struct copying_reports reports = {.a = a, .again = again};
     for (size_t i = 0; i < a->lanes_count; i++) {
         reports.lane = a->lane_ids[i];
-        lane_thread_call(a->lanes[i], look_at_lane, &reports);
+        lane_thread_call(a->lanes[i], copying_look_at, &reports);
     }
     return reports.error;
 }
@@ -185,7 +188,7 @@ struct copying_logged {
     uint64_t position;
 };
 
-static int take_logged(struct lane *lane, void *context)
+static int copying_take_logged(struct lane *lane, void *context)
 {
     const struct copying_logged *logged = context;
     lane_copy_logged(lane, logged->ring.job, logged->ring.lane, logged->ring.copy,
@@ -197,5 +200,5 @@ void copying_pass_on(struct aggregator *a)
 {
     struct copying_logged logged;
     while (a->holder && holder_next_logged(a->holder, &logged.ring, &logged.position))
-        on_all_lanes(a, take_logged, &logged);
+        copying_on_lanes(a, copying_take_logged, &logged);
 }

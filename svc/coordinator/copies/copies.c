@@ -1,6 +1,6 @@
 /* States of the copies of tables. "No copy" is stored before words of pushes go on without one, and
  * a copy is promoted only if it is stored as whole (K168). */
-#include "svc/coordinator/table/copy.h"
+#include "svc/coordinator/copies/internal.h"
 
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -12,17 +12,17 @@
 
 #include <stdlib.h>
 
-struct lane *copy_owner(const struct table_copy *copy)
+struct lane *copy_owner(const struct shards_copy *copy)
 {
     return lane_find(copy->job->service, copy->owner);
 }
 
-struct lane *copy_replica(const struct table_copy *copy)
+struct lane *copy_replica(const struct shards_copy *copy)
 {
     return copy->replica ? lane_find(copy->job->service, copy->replica) : NULL;
 }
 
-static bool is_up(const struct lane *lane)
+static bool copy_lane_is_up(const struct lane *lane)
 {
     return lane && lane->aggregator->state == AGGREGATOR_UP;
 }
@@ -31,20 +31,20 @@ static bool is_up(const struct lane *lane)
 
 static void copy_timer_fired(struct timer *timer)
 {
-    copy_step(container_of(timer, struct table_copy, timer));
+    copy_step(container_of(timer, struct shards_copy, timer));
 }
 
-static struct table_copy *copy_of(const struct job *job, uint32_t owner)
+static struct shards_copy *copy_at(const struct job *job, uint32_t owner)
 {
-    list_for_each_entry (struct table_copy, copy, &job->index->tables.copies, link)
+    list_for_each_entry (struct shards_copy, copy, &job->index->tables.copies, link)
         if (copy->owner == owner)
             return copy;
     return NULL;
 }
 
-static struct table_copy *copy_add(struct job *job, uint32_t owner)
+static struct shards_copy *copy_add(struct job *job, uint32_t owner)
 {
-    struct table_copy *copy = calloc(1, sizeof *copy);
+    struct shards_copy *copy = calloc(1, sizeof *copy);
     if (!copy) {
         service_retry_later(job->service);
         return NULL;
@@ -56,7 +56,7 @@ static struct table_copy *copy_add(struct job *job, uint32_t owner)
     return copy;
 }
 
-void copy_remove(struct table_copy *copy)
+void copy_remove(struct shards_copy *copy)
 {
     timer_stop(&copy->timer);
     list_remove(&copy->link);
@@ -65,11 +65,11 @@ void copy_remove(struct table_copy *copy)
 
 void table_copies_free(struct job *job)
 {
-    list_for_each_safe_entry (struct table_copy, copy, &job->index->tables.copies, link)
+    list_for_each_safe_entry (struct shards_copy, copy, &job->index->tables.copies, link)
         copy_remove(copy);
 }
 
-void copy_later(struct table_copy *copy, uint64_t delay_ns)
+void copy_later(struct shards_copy *copy, uint64_t delay_ns)
 {
     copy->not_before_ns = clock_now_ns() + delay_ns;
     timer_start(copy->job->service->loop, &copy->timer, copy->not_before_ns);
@@ -78,7 +78,7 @@ void copy_later(struct table_copy *copy, uint64_t delay_ns)
 /* ---- the store ---- */
 
 /* Stores for all shards on the owner which lane has a whole copy; replica 0: none. */
-static int copy_put(const struct table_copy *copy, uint32_t replica)
+static int copy_put(const struct shards_copy *copy, uint32_t replica)
 {
     struct job *job = copy->job;
     struct err err;
@@ -123,11 +123,10 @@ static bool owner_is_ready(const struct job *job, const struct lane *lane)
     return has_shards;
 }
 
-/* Chooses the lane with the fewest pieces of the aggregator that keeping_choose_for() has chosen. */
+/* Chooses the lane with the fewest pieces, of the aggregator that keeping_choose_for() chooses. */
 static uint32_t copy_choose(const struct job *job, const struct lane *owner)
 {
-    const struct aggregator *a =
-        aggregator_find(job->service, keeping_choose_for(job, owner));
+    const struct aggregator *a = aggregator_find(job->service, keeping_choose_for(job, owner));
     const struct lane *best = NULL;
     for (size_t i = 0; a && i < a->lanes_count; i++) {
         const struct lane *lane = &a->lanes[i];
@@ -139,11 +138,11 @@ static uint32_t copy_choose(const struct job *job, const struct lane *owner)
     return best ? best->id : 0;
 }
 
-static void copy_begin(struct table_copy *copy)
+static void copy_begin(struct shards_copy *copy)
 {
     struct job *job = copy->job;
     const struct lane *owner = copy_owner(copy);
-    if (!is_up(owner) || !owner_is_ready(job, owner))
+    if (!copy_lane_is_up(owner) || !owner_is_ready(job, owner))
         return;
     copy->replica = copy_choose(job, owner);
     if (!copy->replica) {
@@ -164,7 +163,7 @@ static void copy_begin(struct table_copy *copy)
 
 /* ---- steps ---- */
 
-static void copy_note_whole(struct table_copy *copy)
+static void copy_note_whole(struct shards_copy *copy)
 {
     if (!copy->is_whole)
         return;
@@ -176,7 +175,7 @@ static void copy_note_whole(struct table_copy *copy)
              copy->replica, copy->owner);
 }
 
-static void copy_note_lost(struct table_copy *copy)
+static void copy_note_lost(struct shards_copy *copy)
 {
     if (copy_put(copy, 0) < 0)
         return copy_later(copy, NS_PER_S);
@@ -184,7 +183,7 @@ static void copy_note_lost(struct table_copy *copy)
     copy_step(copy);
 }
 
-void copy_lose(struct table_copy *copy, const char *why)
+void copy_lose(struct shards_copy *copy, const char *why)
 {
     bool has_begun = copy->state >= COPY_BEGUN && copy->state <= COPY_WHOLE;
     if (!has_begun)
@@ -197,7 +196,7 @@ void copy_lose(struct table_copy *copy, const char *why)
     copy_step(copy);
 }
 
-void copy_step(struct table_copy *copy)
+void copy_step(struct shards_copy *copy)
 {
     if (copy->job->failure || copy->job->service->phase != SERVICE_UP)
         return;
@@ -220,17 +219,17 @@ static void copies_add_missing(struct job *job)
 {
     for (size_t i = 0; i < job->shares_count; i++) {
         const struct lane *lane = job->shares[i].lane;
-        if (job_table_on(job, lane) && !copy_of(job, lane->id))
+        if (job_table_on(job, lane) && !copy_at(job, lane->id))
             (void)copy_add(job, lane->id);
     }
 }
 
 /* A copy contains the tables that the owner had at its begin. */
-static bool copy_lacks_table(const struct table_copy *copy)
+static bool copy_lacks_table(const struct shards_copy *copy)
 {
     bool has_begun = copy->state >= COPY_PLACING && copy->state <= COPY_WHOLE;
     const struct lane *owner = copy_owner(copy);
-    return has_begun && owner && !owner_is_ready(copy->job, owner) && is_up(owner);
+    return has_begun && owner && !owner_is_ready(copy->job, owner) && copy_lane_is_up(owner);
 }
 
 void table_copies_check(struct job *job)
@@ -238,7 +237,7 @@ void table_copies_check(struct job *job)
     if (!tables_want_copies(job) || job->failure || job->service->phase != SERVICE_UP)
         return;
     copies_add_missing(job);
-    list_for_each_safe_entry (struct table_copy, copy, &job->index->tables.copies, link) {
+    list_for_each_safe_entry (struct shards_copy, copy, &job->index->tables.copies, link) {
         if (copy_lacks_table(copy))
             copy_lose(copy, "another table was declared");
         copy_step(copy);
@@ -253,14 +252,14 @@ void table_copies_check_all(struct service *s)
 
 /* ---- events ---- */
 
-static void copy_replica_lost(struct table_copy *copy)
+static void copy_replica_lost(struct shards_copy *copy)
 {
     if (copy->state == COPY_PROMOTED || copy->state == COPY_PROMOTING)
         return promote_fail(copy, "was lost before it served the rows");
     copy_lose(copy, "its aggregator was lost");
 }
 
-static bool lane_is_of(const struct lane *lane, const struct aggregator *a)
+static bool copy_is_at(const struct lane *lane, const struct aggregator *a)
 {
     return lane && lane->aggregator == a;
 }
@@ -268,10 +267,10 @@ static bool lane_is_of(const struct lane *lane, const struct aggregator *a)
 /* Owners come first: a copy at the same aggregator as its owner does not exist. */
 void table_copies_aggregator_lost(struct job *job, const struct aggregator *a)
 {
-    list_for_each_safe_entry (struct table_copy, copy, &job->index->tables.copies, link) {
-        if (lane_is_of(copy_replica(copy), a))
+    list_for_each_safe_entry (struct shards_copy, copy, &job->index->tables.copies, link) {
+        if (copy_is_at(copy_replica(copy), a))
             copy_replica_lost(copy);
-        else if (!lane_is_of(copy_owner(copy), a) || copy->state >= COPY_PROMOTED)
+        else if (!copy_is_at(copy_owner(copy), a) || copy->state >= COPY_PROMOTED)
             continue;
         else if (copy->state == COPY_WHOLE)
             promote_begin(copy);
@@ -284,25 +283,23 @@ void table_copies_aggregator_lost(struct job *job, const struct aggregator *a)
 
 void table_copies_end(struct job *job)
 {
-    list_for_each_entry (struct table_copy, copy, &job->index->tables.copies, link)
+    list_for_each_entry (struct shards_copy, copy, &job->index->tables.copies, link)
         copy_tell_end(copy);
 }
 
 bool table_copies_are_at(const struct job *job, const struct aggregator *a, const struct lane *lane)
 {
-    list_for_each_entry (const struct table_copy, copy, &job->index->tables.copies, link) {
+    list_for_each_entry (const struct shards_copy, copy, &job->index->tables.copies, link) {
         bool is_current = copy->state >= COPY_BEGUN && copy->state <= COPY_WHOLE;
-        if (is_current && lane_is_of(copy_replica(copy), a) && (!lane || lane->id == copy->owner))
+        if (is_current && copy_is_at(copy_replica(copy), a) && (!lane || lane->id == copy->owner))
             return true;
     }
     return false;
 }
 
-bool table_copies_have(const struct job_shard *shard) { return shard->former > 0; }
-
-static struct table_copy *copy_numbered(const struct job *job, uint32_t number)
+static struct shards_copy *copy_numbered(const struct job *job, uint32_t number)
 {
-    list_for_each_entry (struct table_copy, copy, &job->index->tables.copies, link)
+    list_for_each_entry (struct shards_copy, copy, &job->index->tables.copies, link)
         if (copy->copy == number)
             return copy;
     return NULL;
@@ -313,7 +310,7 @@ void table_copies_handle_report(struct peer *p, const envelope *message)
     const WIRE(TableLogReport) *report = message->table_log_report;
     struct job *job = jobs_find_id(p->service, report->job_id);
     const struct lane *lane = lane_find(p->service, report->lane);
-    struct table_copy *copy = job && report->copy ? copy_numbered(job, report->copy) : NULL;
+    struct shards_copy *copy = job && report->copy ? copy_numbered(job, report->copy) : NULL;
     if (!p->aggregator || !lane || lane->aggregator != p->aggregator || !copy)
         return;
     bool is_owner = lane->id == copy->owner;
@@ -329,8 +326,8 @@ void table_copies_handle_report(struct peer *p, const envelope *message)
 static void copy_restore(struct job *job, const struct job_shard *shard)
 {
     uint32_t owner = shard->former ? shard->former : shard->lane ? shard->lane->id : shard->stored;
-    bool is_known = owner && copy_of(job, owner);
-    struct table_copy *copy = shard->copy && owner && !is_known ? copy_add(job, owner) : NULL;
+    bool is_known = owner && copy_at(job, owner);
+    struct shards_copy *copy = shard->copy && owner && !is_known ? copy_add(job, owner) : NULL;
     if (!copy)
         return;
     copy->copy = shard->copy;

@@ -6,11 +6,11 @@
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/copies/internal.h"
 #include "svc/coordinator/route/tell_lane.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/stage/stage.h"
 #include "svc/coordinator/table/allow.h"
-#include "svc/coordinator/table/copy.h"
 #include "svc/wire/ranks.h"
 #include "svc/wire/table/record_rows.h"
 
@@ -23,27 +23,27 @@
 
 struct copy_told {
     uint32_t job, copy;
-    enum table_copy_state state;
+    enum copy_state state;
 };
 
-static struct copy_told told_of(const struct table_copy *copy)
+static struct copy_told copy_told_of(const struct shards_copy *copy)
 {
     return (struct copy_told){copy->job->id, copy->copy, copy->state};
 }
 
 /* Finds the copy of a request, if it still is in the state in which the request was sent. */
-static struct table_copy *told_find(struct service *s, const struct copy_told *told)
+static struct shards_copy *copy_told_find(struct service *s, const struct copy_told *told)
 {
     struct job *job = jobs_find_id(s, told->job);
     if (!job)
         return NULL;
-    list_for_each_entry (struct table_copy, copy, &job->index->tables.copies, link)
+    list_for_each_entry (struct shards_copy, copy, &job->index->tables.copies, link)
         if (copy->copy == told->copy && copy->state == told->state)
             return copy;
     return NULL;
 }
 
-static bool is_reachable(const struct lane *lane)
+static bool copy_reaches(const struct lane *lane)
 {
     return lane && lane->aggregator->state == AGGREGATOR_UP;
 }
@@ -51,7 +51,7 @@ static bool is_reachable(const struct lane *lane)
 /* ---- the owner's log ---- */
 
 /* Another copy begins after a pause that doubles with each failure. */
-static void copy_pause(struct table_copy *copy)
+static void copy_pause(struct shards_copy *copy)
 {
     copy->state = COPY_ABSENT;
     copy->copy = copy->replica = 0;
@@ -59,10 +59,10 @@ static void copy_pause(struct table_copy *copy)
     copy->failures += copy->failures < FAILURES_MOST;
 }
 
-static void log_told(struct service *s, void *data, const envelope *reply, int code,
-                     const char *text)
+static void copy_log_told(struct service *s, void *data, const envelope *reply, int code,
+                          const char *text)
 {
-    struct table_copy *copy = told_find(s, data);
+    struct shards_copy *copy = copy_told_find(s, data);
     if (!copy)
         return;
     copy->asked = 0;
@@ -78,16 +78,15 @@ static void log_told(struct service *s, void *data, const envelope *reply, int c
     copy_step(copy);
 }
 
-void copy_tell_log(struct table_copy *copy, bool begins)
+void copy_tell_log(struct shards_copy *copy, bool begins)
 {
-    const struct copy_told told = told_of(copy);
+    const struct copy_told told = copy_told_of(copy);
     struct lane *owner = copy_owner(copy);
     const struct lane *replica = copy_replica(copy);
-    if (!is_reachable(owner) || (begins && !replica))
+    if (!copy_reaches(owner) || (begins && !replica))
         return;
-    int error = lane_call(owner, log_told, &told, sizeof told, TABLE_LOG, table_log,
-                          .job_id = copy->job->id,
-                          .holder = begins ? replica->aggregator->id : 0,
+    int error = lane_call(owner, copy_log_told, &told, sizeof told, TABLE_LOG, table_log,
+                          .job_id = copy->job->id, .holder = begins ? replica->aggregator->id : 0,
                           .copy = begins ? copy->copy : 0);
     copy->asked = error == 0;
     if (error < 0)
@@ -96,10 +95,10 @@ void copy_tell_log(struct table_copy *copy, bool begins)
 
 /* ---- the replica lane ---- */
 
-static void table_told(struct service *s, void *data, const envelope *reply, int code,
-                       const char *text)
+static void copy_table_told(struct service *s, void *data, const envelope *reply, int code,
+                            const char *text)
 {
-    struct table_copy *copy = told_find(s, data);
+    struct shards_copy *copy = copy_told_find(s, data);
     if (!copy || copy->asked == 0)
         return;
     copy->asked--;
@@ -115,10 +114,10 @@ static void table_told(struct service *s, void *data, const envelope *reply, int
 }
 
 /* Sends the shards of one table on the owner that have this group. */
-static int copy_tell_table(struct table_copy *copy, struct job_table *table, uint32_t group,
+static int copy_tell_table(struct shards_copy *copy, struct job_table *table, uint32_t group,
                            uint32_t *numbers)
 {
-    const struct copy_told told = told_of(copy);
+    const struct copy_told told = copy_told_of(copy);
     const struct lane *owner = copy_owner(copy);
     uint32_t epoch = 0, count = 0;
     for (uint32_t i = 0; i < table->terms->shards; i++) {
@@ -134,17 +133,17 @@ static int copy_tell_table(struct table_copy *copy, struct job_table *table, uin
     place = MESSAGE_PART(TablePlace, table_place, .table = row_table_id(table->id, group),
                          .spec = &spec, .salt = table->salt, .shards = numbers, .n_shards = count);
     int error = telling_ask_copy(copy->job, copy_replica(copy), epoch, &place, copy->owner,
-                                 copy->copy, table_told, &told, sizeof told);
+                                 copy->copy, copy_table_told, &told, sizeof told);
     copy->asked += error == 0;
     return error;
 }
 
-void copy_tell_tables(struct table_copy *copy)
+void copy_tell_tables(struct shards_copy *copy)
 {
     struct job *job = copy->job;
     struct lane *replica = copy_replica(copy);
     const struct lane *owner = copy_owner(copy);
-    if (!is_reachable(replica) || !owner)
+    if (!copy_reaches(replica) || !owner)
         return;
     copy->is_repeated = false;
     int error = allow_place_copy(job, replica, job_shards_on(job, owner));
@@ -162,25 +161,25 @@ void copy_tell_tables(struct table_copy *copy)
         copy_later(copy, PAUSE_NS);
 }
 
-static void ignored(struct service *s, void *data, const envelope *reply, int code,
-                    const char *text)
+static void copy_end_told(struct service *s, void *data, const envelope *reply, int code,
+                          const char *text)
 {
 }
 
-void copy_tell_end(const struct table_copy *copy)
+void copy_tell_end(const struct shards_copy *copy)
 {
     struct lane *replica = copy_replica(copy);
-    if (is_reachable(replica))
+    if (copy_reaches(replica))
         (void)call_send(replica->aggregator,
                         &MESSAGE(0, TABLE_COPY_END, table_copy_end, .job_id = copy->job->id,
                                  .owner = copy->owner),
-                        CALL_DEADLINE_NS, ignored, NULL, 0);
+                        CALL_DEADLINE_NS, copy_end_told, NULL, 0);
 }
 
-static void promotion_told(struct service *s, void *data, const envelope *reply, int code,
-                           const char *text)
+static void copy_promotion_told(struct service *s, void *data, const envelope *reply, int code,
+                                const char *text)
 {
-    struct table_copy *copy = told_find(s, data);
+    struct shards_copy *copy = copy_told_find(s, data);
     if (!copy)
         return;
     copy->asked = 0;
@@ -194,21 +193,21 @@ static void promotion_told(struct service *s, void *data, const envelope *reply,
         promote_fail(copy, text);
 }
 
-void copy_tell_promotion(struct table_copy *copy)
+void copy_tell_promotion(struct shards_copy *copy)
 {
     struct job *job = copy->job;
-    const struct copy_told told = told_of(copy);
+    const struct copy_told told = copy_told_of(copy);
     struct lane *replica = copy_replica(copy);
     const struct job_shard *shard = job_shard_from(job, copy->owner);
     uint64_t ranks[RANKS_WORDS];
     WIRE(LaneStageRequest) stage;
-    if (!is_reachable(replica) || !shard)
+    if (!copy_reaches(replica) || !shard)
         return;
     bool has_stage = stage_message(job, ranks, &stage);
-    int error = lane_call(replica, promotion_told, &told, sizeof told, TABLE_PROMOTE, table_promote,
-                          .job_id = job->id, .owner = copy->owner, .copy = copy->copy,
-                          .group = shard->group, .epoch = shard->epoch,
-                          .stage = has_stage ? &stage : NULL);
+    int error =
+        lane_call(replica, copy_promotion_told, &told, sizeof told, TABLE_PROMOTE, table_promote,
+                  .job_id = job->id, .owner = copy->owner, .copy = copy->copy,
+                  .group = shard->group, .epoch = shard->epoch, .stage = has_stage ? &stage : NULL);
     copy->asked = error == 0;
     if (error < 0)
         copy_later(copy, PAUSE_NS);

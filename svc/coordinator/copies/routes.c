@@ -1,8 +1,8 @@
 /* Sends routes of tables after a promotion. A worker ignores a route that it has already. */
 #include "svc/base/cleanup.h"
+#include "svc/coordinator/copies/internal.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/session/session.h"
-#include "svc/coordinator/table/copy.h"
 
 #include <stdlib.h>
 

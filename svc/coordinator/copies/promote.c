@@ -4,10 +4,10 @@
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/copies/internal.h"
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/table/allow.h"
-#include "svc/coordinator/table/copy.h"
 #include "svc/wire/table/record_rows.h"
 
 #include <errno.h>
@@ -16,11 +16,11 @@
 
 #define SHARDS_NAMED 4
 
-#define each_promoted_shard(shard, table, copy)                                  \
-    job_each_table(table, (copy)->job) table_each_shard(shard, table) if ((shard)->former == \
-                                                                          (copy)->owner)
+#define each_promoted_shard(shard, table, copy) \
+    job_each_table(table, (copy)->job)          \
+        table_each_shard(shard, table) if ((shard)->former == (copy)->owner)
 
-void promote_begin(struct table_copy *copy)
+void promote_begin(struct shards_copy *copy)
 {
     const struct lane *owner = copy_owner(copy);
     log_warn("job %s: lane %u was lost; lane %u has a whole copy of its tables and continues",
@@ -54,7 +54,7 @@ static void promote_put_job(const struct job *job)
     store_put(job->service->store, &row);
 }
 
-static int promote_keep(const struct table_copy *copy, uint32_t group)
+static int promote_keep(const struct shards_copy *copy, uint32_t group)
 {
     struct job *job = copy->job;
     struct store_row row;
@@ -78,7 +78,7 @@ static int promote_keep(const struct table_copy *copy, uint32_t group)
     return error;
 }
 
-void promote_store(struct table_copy *copy)
+void promote_store(struct shards_copy *copy)
 {
     struct job *job = copy->job;
     struct lane *replica = copy_replica(copy);
@@ -100,7 +100,7 @@ void promote_store(struct table_copy *copy)
     copy_step(copy);
 }
 
-void promote_done(struct table_copy *copy)
+void promote_done(struct shards_copy *copy)
 {
     struct job *job = copy->job;
     struct lane *replica = copy_replica(copy);
@@ -120,7 +120,7 @@ void promote_done(struct table_copy *copy)
 }
 
 /* Writes "0, 1, 2 and 5 more". */
-static void promote_name(const struct job_table *table, const struct table_copy *copy, char *text,
+static void promote_name(const struct job_table *table, const struct shards_copy *copy, char *text,
                          size_t text_bytes)
 {
     uint32_t count = 0;
@@ -135,7 +135,7 @@ static void promote_name(const struct job_table *table, const struct table_copy 
         text_append(text, text_bytes, " and %u more", count - SHARDS_NAMED);
 }
 
-static void promote_fail_table(struct job_table *table, const struct table_copy *copy,
+static void promote_fail_table(struct job_table *table, const struct shards_copy *copy,
                                const char *why)
 {
     char text[2 * ERR_TEXT_BYTES], shards[64];
@@ -154,7 +154,7 @@ static void promote_fail_table(struct job_table *table, const struct table_copy 
     }
 }
 
-void promote_fail(struct table_copy *copy, const char *why)
+void promote_fail(struct shards_copy *copy, const char *why)
 {
     struct job *job = copy->job;
     copy_tell_end(copy);
