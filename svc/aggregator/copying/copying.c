@@ -1,7 +1,7 @@
 /* Copies of tables: rings of this process for owners in other processes, copies on lanes of this
  * process, and logs of lanes of this process (svc/lane/rows/log, svc/lane/rows/copy). Handles
  * requests of the coordinator, and passes reports on between lanes, replica holder and coordinator.
- * svc/lane/RULES.md: A128, A130, A131, A135. */
+ * svc/lane/RULES.md: A128, A130, A131. */
 #include "svc/aggregator/copying/copying.h"
 #include "svc/lane/rows/copy/copy.h"
 #include "svc/lane/rows/log/row_log.h"
@@ -81,7 +81,7 @@ static int copying_promote(struct lane *lane, void *context)
 }
 
 /* The ring is withdrawn from the lost owner first, so that no block lands behind the last one that
- * is applied (A135). */
+ * is applied (J8). */
 static int copying_serve_promote(struct aggregator *a, Gradpool__Wire__TablePromote *request)
 {
     int error = a->holder ? holder_withdraw_ring(a->holder, request->job_id, request->owner) : 0;

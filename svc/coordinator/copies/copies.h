@@ -1,6 +1,6 @@
 /* Copies of tables: for each lane with tables of a job that has durability replica, a lane of
  * another aggregator reads the log of changed rows. After the loss of the owner this replica lane
- * serves the shards. RULES.md: K167 to K170. */
+ * serves the shards. README: K167 to K172. */
 #ifndef GRADPOOL_COORDINATOR_COPIES_COPIES_H
 #define GRADPOOL_COORDINATOR_COPIES_COPIES_H
 

@@ -143,8 +143,8 @@ static void promote_fail_table(struct job_table *table, const struct shards_copy
     if (!*shards)
         return;
     snprintf(text, sizeof text,
-             "table '%s' of job %.127s: lane %u was lost with the rows of shards %s, and lane %u "
-             "with their copy %.200s; start the job again",
+             "table '%s' of job %.127s: lane %u was lost, which served shards %s, and lane %u with "
+             "their copy %.200s; start the job again",
              table->name, table->job->name, copy->owner, shards, copy->replica, why);
     job_table_fail(table, NULL, -EOWNERDEAD, text);
     table_each_shard(shard, table) if (shard->former == copy->owner)

@@ -148,6 +148,7 @@ class TableReplicas(unittest.TestCase):
             owner = self.random.choice(sorted(copies))
             self.kill_lane(copies[owner] if kill == 1 else owner)
         self.await_copies()
+        self.assertIn('has a whole copy of its tables and continues', self.service.serve.text())
         self.finish()
 
     def test_bsp_has_the_same_bits_after_lost_owners(self):
@@ -171,7 +172,8 @@ class TableReplicas(unittest.TestCase):
             os.kill(pid, signal.SIGKILL)
         for kind, number, text in ranks.finish_ranks(self.processes):
             self.assertEqual((kind, number), ('GradpoolError', errno.EOWNERDEAD), text)
-            self.assertRegex(text, r"table '(first|second)'.* shards? \d")
+            self.assertRegex(text, r"table '(first|second)'.* shards? \d.*"
+                                   r"(was lost before it served the rows|no whole copy yet)")
 
 
 if __name__ == '__main__':
