@@ -39,6 +39,9 @@ struct scripted_lane {
     int opened, closed, by_ofi, regions; /* numbers of events so far */
     struct record_backup told[TOLD_MOST];
     int told_count;
+    struct record_ring ring; /* last offer of a ring */
+    struct record_taken taken;
+    int rings;
 };
 
 static struct holder *k;
@@ -52,10 +55,19 @@ static inline void lane_takes_message(struct scripted_lane *lane, const struct f
     union record record;
     size_t bytes;
     assert_int_equal(record_check(event->data, event->bytes, &record, &bytes), 0);
+    fabric_message_done(event->conn, event->data);
+    if (record.kind == RECORD_RING) {
+        lane->ring = record.ring;
+        lane->rings++;
+        return;
+    }
+    if (record.kind == RECORD_TAKEN) {
+        lane->taken = record.taken;
+        return;
+    }
     assert_int_equal(record.kind, RECORD_BACKUP);
     assert_true(lane->told_count < TOLD_MOST);
     lane->told[lane->told_count++] = record.backup;
-    fabric_message_done(event->conn, event->data);
 }
 
 static inline void lane_takes_request(struct scripted_lane *lane, const struct fabric_event *event)
