@@ -13,8 +13,6 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -39,9 +37,7 @@ struct scripted_lane {
     int opened, closed, by_ofi, regions; /* numbers of events so far */
     struct record_backup told[TOLD_MOST];
     int told_count;
-    struct record_ring ring; /* last offer of a ring */
-    struct record_taken taken;
-    int rings;
+    union record last; /* last record that is no offer of a copy */
 };
 
 static struct holder *k;
@@ -56,16 +52,10 @@ static inline void lane_takes_message(struct scripted_lane *lane, const struct f
     size_t bytes;
     assert_int_equal(record_check(event->data, event->bytes, &record, &bytes), 0);
     fabric_message_done(event->conn, event->data);
-    if (record.kind == RECORD_RING) {
-        lane->ring = record.ring;
-        lane->rings++;
+    if (record.kind != RECORD_BACKUP) {
+        lane->last = record;
         return;
     }
-    if (record.kind == RECORD_TAKEN) {
-        lane->taken = record.taken;
-        return;
-    }
-    assert_int_equal(record.kind, RECORD_BACKUP);
     assert_true(lane->told_count < TOLD_MOST);
     lane->told[lane->told_count++] = record.backup;
 }
