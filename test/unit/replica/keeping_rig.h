@@ -1,6 +1,5 @@
-/* Runs the part of an aggregator that stores copies (the holder, svc/replica) on a thread of its
- * own, and simulates the lanes of its copies. The test polls the listeners of these lanes, and
- * answers the holder's requests. */
+/* Runs the holder of an aggregator (svc/replica) on a thread of its own. The test plays the lanes
+ * of its copies, and answers the requests of the holder. */
 #ifndef GRADPOOL_TEST_KEEPING_RIG_H
 #define GRADPOOL_TEST_KEEPING_RIG_H
 
@@ -37,7 +36,7 @@ struct scripted_lane {
     int opened, closed, by_ofi, regions; /* numbers of events so far */
     struct record_backup told[TOLD_MOST];
     int told_count;
-    union record last; /* last record that is no offer of a copy */
+    union record last; /* last record */
 };
 
 static struct holder *k;
@@ -52,10 +51,9 @@ static inline void lane_takes_message(struct scripted_lane *lane, const struct f
     size_t bytes;
     assert_int_equal(record_check(event->data, event->bytes, &record, &bytes), 0);
     fabric_message_done(event->conn, event->data);
-    if (record.kind != RECORD_BACKUP) {
-        lane->last = record;
+    lane->last = record;
+    if (record.kind != RECORD_BACKUP)
         return;
-    }
     assert_true(lane->told_count < TOLD_MOST);
     lane->told[lane->told_count++] = record.backup;
 }
