@@ -27,7 +27,7 @@ static void report_logged(uint32_t copy_number, uint64_t position)
     const struct record_logged logged = {
         .kind = RECORD_LOGGED, .copy = copy_number, .position = position};
     assert_int_equal(fabric_send(lanes[1].conn, &logged, sizeof logged, NULL, 0), 0);
-    fabric_flush(lanes[1].shm);
+    fabric_flush(lanes[1].by_ofi ? lanes[1].ofi : lanes[1].shm);
 }
 
 static void blocks_of_the_lane_arrive_in_the_ring(void **state)
@@ -63,6 +63,26 @@ static void reports_of_both_ends_are_passed_on(void **state)
     until(lanes[1].last.kind == RECORD_TAKEN);
     assert_int_equal(lanes[1].last.taken.position, 128);
     assert_int_equal(lanes[1].last.taken.region, region);
+}
+
+static void a_lane_of_another_host_receives_offer_and_reports(void **state)
+{
+    const char *memory = NULL;
+    struct holder_ring ring;
+    uint64_t position = 0;
+    listen_ofi(&lanes[1]);
+    const struct record_connect ticket = ticket_for(1);
+    assert_int_equal(lend(FIRST, &memory), 0);
+    expect_ask(1, 0);
+    holder_ticket(k, JOB, 1, 0, "", lanes[1].ofi_address, &ticket);
+    until(lanes[1].last.kind == RECORD_RING);
+    assert_int_equal(lanes[1].by_ofi, 1);
+    report_logged(FIRST, 256);
+    until(holder_next_logged(k, &ring, &position));
+    holder_taken(k, &ring, position);
+    until(lanes[1].last.kind == RECORD_TAKEN);
+    assert_int_equal(lanes[1].last.taken.position, 256);
+    until(holder_withdraw_ring(k, JOB, 1) == 0);
 }
 
 static void another_copy_gets_memory_after_the_end_of_the_connection(void **state)
@@ -117,6 +137,8 @@ int main(void)
     const struct CMUnitTest cases[] = {
         cmocka_unit_test_setup_teardown(blocks_of_the_lane_arrive_in_the_ring, start, stop),
         cmocka_unit_test_setup_teardown(reports_of_both_ends_are_passed_on, start, stop),
+        cmocka_unit_test_setup_teardown(a_lane_of_another_host_receives_offer_and_reports, start,
+                                        stop),
         cmocka_unit_test_setup_teardown(another_copy_gets_memory_after_the_end_of_the_connection,
                                         start, stop),
         cmocka_unit_test_setup_teardown(a_withdrawn_ring_stays_until_its_end, start, stop),
