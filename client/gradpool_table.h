@@ -111,9 +111,11 @@ typedef struct gp_table_spec {
     double initial_value;
     uint64_t seed;
     enum gp_consistency consistency;
-    uint32_t staleness;            /* number of clocks for GP_SSP; otherwise 0 */
-    enum gp_durability durability; /* 0 or GP_DURABILITY_NONE */
-    uint32_t flags;                /* GP_KEEP, GP_ACCEPT_NONFINITE */
+    uint32_t staleness; /* number of clocks for GP_SSP; otherwise 0 */
+    /* GP_DURABILITY_REPLICA: another aggregator has a copy; 0 or GP_DURABILITY_NONE: none. All
+     * tables of a job agree in this. */
+    enum gp_durability durability;
+    uint32_t flags; /* GP_KEEP, GP_ACCEPT_NONFINITE */
 } gp_table_spec;
 
 /* Declares a table. `spec` is copied. A repeated declaration on a rank returns the same handle.

@@ -2,6 +2,7 @@
  * continue to serve workers while the coordinator is away. svc/lane/RULES.md: A9, A10. */
 #include "svc/aggregator/aggregator.h"
 
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -345,6 +346,8 @@ static void look_at_moves(struct aggregator *a)
         (void)moving_rested(a);
     if (a->channel && is_told)
         (void)keeping_copied(a);
+    if (is_told)
+        (void)copying_look(a, false);
     if (a->channel)
         (void)ahead_look(a);
 }
@@ -375,6 +378,7 @@ static void wait_for_news(struct aggregator *a, int timeout_ms)
     look_at_failures(a);
     look_at_moves(a);
     (void)keeping_ask(a);
+    copying_pass_on(a);
 }
 
 static void lose_coordinator(struct aggregator *a, int reason)

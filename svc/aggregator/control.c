@@ -1,5 +1,6 @@
 /* The control connection: joins the coordinator, joins again after the coordinator was away, and
  * receives requests. Accesses no data of lanes; serve.c calls the lanes. */
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -123,7 +124,7 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
     log_info("this aggregator joined as aggregator %u, with %zu lane%s", a->number, a->lanes_count,
              a->lanes_count == 1 ? "" : "s");
     keeping_joined(a);
-    return serve_failures(a) ?: leaving_tell(a) ?: allow_ask(a, true);
+    return serve_failures(a) ?: leaving_tell(a) ?: allow_ask(a, true) ?: copying_look(a, true);
 }
 
 /* Sends Goodbye and waits for the reply. A socket that is closed with unread bytes may discard

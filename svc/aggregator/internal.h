@@ -166,6 +166,9 @@ void keeping_abandon(struct aggregator *a);
  * the earlier requests. */
 void keeping_joined(struct aggregator *a);
 
+/* Creates the replica holder, if there is none. Returns 0 or an error of holder_create(). */
+int keeping_make_holder(struct aggregator *a);
+
 /* leaving.c: planned end of the process (A71). */
 
 /* Handles a signal: begins the planned end, or ends the process at once. */

@@ -3,6 +3,7 @@
  * replica holder's requests for tickets. The holder is created on first use, because most
  * aggregators store no copy. Owns the requests that wait for complete copies. svc/lane/RULES.md:
  * A9, A49. */
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/lane/move/moved_state.h"
 
@@ -27,7 +28,7 @@ struct copies_wait {
 
 static void note_ask(void *context) { eventfd_write(((struct aggregator *)context)->keep_fd, 1); }
 
-static int make_holder(struct aggregator *a)
+int keeping_make_holder(struct aggregator *a)
 {
     const struct holder_options options = {.interface_name = a->options->interface_name,
                                            .provider = a->options->provider,
@@ -40,7 +41,7 @@ static int keep(struct aggregator *a, const Gradpool__Wire__CopiesRequest *reque
 {
     size_t count = request->n_copies;
     struct holder_copy *copies = calloc(count ? count : 1, sizeof *copies);
-    int error = copies ? make_holder(a) : -ENOMEM;
+    int error = copies ? keeping_make_holder(a) : -ENOMEM;
     for (size_t i = 0; copies && i < count; i++) {
         const Gradpool__Wire__CopySpec *spec = request->copies[i];
         copies[i] = (struct holder_copy){.piece = spec->piece,
@@ -160,6 +161,8 @@ int keeping_serve(struct aggregator *a, const envelope *request)
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_REQUEST:
         return serve_reply(a, request->id, keep(a, request->copies_request));
     case GRADPOOL__WIRE__ENVELOPE__BODY_COPIES_END:
+        if (end->n_pieces == 0 && !end->others)
+            copying_end_job(a, end->job_id);
         if (a->holder)
             holder_end(a->holder, end->job_id, end->pieces, end->n_pieces, end->others);
         return serve_reply(a, request->id, 0);

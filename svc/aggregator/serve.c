@@ -1,5 +1,6 @@
 /* Handles requests of the coordinator. Each request names a lane and is a call to this lane. The
  * call runs between two turns of the lane and has one reply. svc/lane/RULES.md: A9. */
+#include "svc/aggregator/copying/copying.h"
 #include "svc/aggregator/internal.h"
 #include "svc/base/log.h"
 #include "svc/base/text.h"
@@ -7,6 +8,7 @@
 #include "svc/lane/hear/leave.h"
 #include "svc/lane/job.h"
 #include "svc/lane/move/regroup.h"
+#include "svc/lane/rows/copy/copy.h"
 #include "svc/lane/rows/room/room.h"
 #include "svc/lane/rows/table.h"
 
@@ -54,6 +56,7 @@ struct placing {
     struct backup_terms backup;       /* backup terms of the job, to which `pieces` points */
     uint64_t held_bytes, limit_bytes; /* bytes that the lane has allocated; limit of the lane */
     uint64_t job_bytes;               /* bytes that the job used before the request */
+    const char *ring;                 /* ring of the copy that is placed; NULL: no copy is placed */
     /* reason why the cgroup has too little memory; "": it has enough */
     char why_not[ERR_TEXT_BYTES];
 };
@@ -84,8 +87,9 @@ static int set_limits(struct lane *lane, void *context)
 }
 
 /* Places the shards of a table, in a job that may have no pieces. */
-static int place_table(struct lane *lane, const Gradpool__Wire__PlaceRequest *request)
+static int place_table(struct lane *lane, const struct placing *placing)
 {
+    const Gradpool__Wire__PlaceRequest *request = placing->request;
     const Gradpool__Wire__TablePlace *table = request->table;
     struct lane_shard_spec *shards = calloc(table->n_shards + 1, sizeof *shards);
     struct table_terms terms =
@@ -99,9 +103,13 @@ static int place_table(struct lane *lane, const Gradpool__Wire__PlaceRequest *re
         return -ENOMEM;
     for (size_t i = 0; i < table->n_shards; i++)
         shards[i] = (struct lane_shard_spec){table->shards[i], request->epoch};
+    const struct lane_copy_spec copy = {request->copied_lane, request->copy, placing->ring};
     int error = lane_place(lane, request->job_id, request->job, request->workers, request->epoch,
-                           false, NULL, 0)
-                    ?: lane_place_table(lane, request->job_id, &spec, shards, table->n_shards);
+                           false, NULL, 0);
+    if (error == 0 && placing->ring)
+        error = lane_place_copy(lane, request->job_id, &copy, &spec, shards, table->n_shards);
+    else if (error == 0)
+        error = lane_place_table(lane, request->job_id, &spec, shards, table->n_shards);
     free(shards);
     return error;
 }
@@ -112,7 +120,7 @@ static int place(struct lane *lane, void *context)
     const Gradpool__Wire__PlaceRequest *request = placing->request;
     size_t count = request->n_pieces;
     placing->job_bytes = lane_job_memory(lane, request->job_id);
-    int error = request->table ? place_table(lane, request) : 0;
+    int error = request->table ? place_table(lane, placing) : 0;
     if (count > 0 && request->regroups)
         error = lane_regroup(lane, request->job_id, request->epoch, placing->pieces, count);
     else if (count > 0) /* a request without pieces only sets limits */
@@ -138,6 +146,8 @@ static int place_prepared(struct aggregator *a, struct placing *placing)
     const Gradpool__Wire__PlaceRequest *request = placing->request;
     struct lane_thread *thread = serve_find_lane(a, request->lane);
     int error = thread ? read_pieces(placing) : -ENOENT;
+    if (error == 0 && request->copy > 0)
+        error = request->table ? copying_lend(a, request, &placing->ring) : -EINVAL;
     if (error < 0)
         return error;
     lane_thread_call(thread, set_limits, placing);
@@ -293,6 +303,8 @@ int serve_request(struct aggregator *a, const envelope *request)
     default:
         if (keeping_knows(request))
             return keeping_serve(a, request);
+        if (copying_knows(request))
+            return copying_serve(a, request);
         if (bulk_knows(request))
             return bulk_serve(a, request);
         return moving_knows(request) ? moving_serve(a, request) : refuse(a, request);

@@ -9,6 +9,7 @@
 #include "svc/base/system/signals.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/filing/filing.h"
 #include "svc/coordinator/growth/scaling_moves.h"
 #include "svc/coordinator/job/table.h"
@@ -181,6 +182,7 @@ static int restore(struct service *s, struct err *err)
     list_for_each_entry (struct job, job, &s->jobs, link) {
         profiles_recall(job, job->tensors, job->tensors_count);
         predict_shares(job);
+        table_copies_restore(job);
         shards_check_restored(job);
     }
     s->numbers->incarnation++;

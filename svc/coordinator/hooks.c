@@ -3,6 +3,7 @@
 #include "svc/coordinator/filing/filing.h"
 
 #include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/declare/declaration.h"
 #include "svc/coordinator/declare/tables.h"
 #include "svc/coordinator/fleet/fleet.h"
@@ -118,6 +119,7 @@ static void process_ended(struct service *s)
 static void job_is_over(struct job *job)
 {
     struct service *s = job->service;
+    table_copies_end(job);
     keeping_end(job);
     slots_job_ended(job);
     for (size_t i = 0; i < job->shares_count; i++)
@@ -134,6 +136,7 @@ static void tensors_are_settled(struct job *job)
     declare_check_waits(job);
     tables_check_waits(job);
     stages_check(job);
+    table_copies_check(job);
 }
 
 /* Continues joins that wait because a former rank is still leaving. */
@@ -148,6 +151,7 @@ static void job_ends(struct job *job)
     lane_said_forget(job);
     exploring_free(job->growth->exploring);
     stages_free(job);
+    table_copies_free(job);
     job_tables_free(job);
     sessions_destroy(job);
 }
@@ -188,6 +192,7 @@ const struct job_hooks hooks_of_jobs = {
     .may_resize = slots_may_resize,
     .piece_moves = moving_has,
     .keeps_what_moves = moving_has_holder,
+    .has_copies_at = table_copies_are_at,
     .holder_is_unfit = moving_holder_unfit,
 };
 

@@ -81,6 +81,10 @@ struct job_hooks {
      * (NULL: to any lane). */
     bool (*keeps_what_moves)(const struct job *job, const struct aggregator *holder,
                              const struct lane *lane);
+    /* Returns whether a lane of the aggregator has a copy of the job's tables on `lane` (NULL: on
+     * any lane). */
+    bool (*has_copies_at)(const struct job *job, const struct aggregator *a,
+                          const struct lane *lane);
     /* `holder` cannot connect to `lane` (NULL: to any lane). Uncommitted moves of this job that
      * need the connection are aborted. */
     void (*holder_is_unfit)(const struct job *job, const struct aggregator *holder,

@@ -6,6 +6,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/ping.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/declare/declaration.h"
 #include "svc/coordinator/declare/dry_run.h"
 #include "svc/coordinator/declare/undeclare.h"
@@ -63,6 +64,7 @@ static const struct {
     {BODY(WORKER_LOST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, members_handle_lost},
     {BODY(COPY_TICKET_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, copy_ticket_handle},
     {BODY(ROWS_WANTED), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, allow_handle},
+    {BODY(TABLE_LOG_REPORT), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, table_copies_handle_report},
     {BODY(AGGREGATOR_ENDING), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, leaving_handle},
     {BODY(AGGREGATOR_LEAVE), GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, aggregator_handle_leave},
     {BODY(STATUS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, view_handle_status},

@@ -78,7 +78,7 @@ static struct kept_job *find_job(struct holder *k, uint32_t id)
     return NULL;
 }
 
-static struct kept_job *get_job(struct holder *k, uint32_t id, const char *name)
+struct kept_job *holder_get_job(struct holder *k, uint32_t id, const char *name)
 {
     struct kept_job *job = find_job(k, id);
     if (job)
@@ -94,7 +94,7 @@ static struct kept_job *get_job(struct holder *k, uint32_t id, const char *name)
     return job;
 }
 
-static struct holder_link *find_link(struct holder *k, uint32_t job_id, uint32_t lane)
+struct holder_link *holder_find_link(struct holder *k, uint32_t job_id, uint32_t lane)
 {
     struct kept_job *job = find_job(k, job_id);
     for (struct list *node = job ? job->links.next : NULL; node && node != &job->links;
@@ -120,24 +120,11 @@ static int keep_one(struct kept_job *job, struct holder_link *l, const struct ho
     return 0;
 }
 
-/* Requests a ticket for the lane, or sends the offers if the lane is connected. holder_keep() calls
- * this function once for all copies in a message, so that one ticket is requested for these
- * copies. */
-static void open_link(struct holder_link *l)
-{
-    if (l->state == LINK_CLOSING)
-        l->wants_open = true;
-    else if (l->state == LINK_IDLE)
-        holder_link_ask(l, 0);
-    else
-        holder_link_flush(l);
-}
-
 int holder_keep(struct holder *k, uint32_t job_id, const char *name, uint32_t lane,
                 const struct holder_copy *copies, size_t count)
 {
     pthread_mutex_lock(&k->lock);
-    struct kept_job *job = get_job(k, job_id, name);
+    struct kept_job *job = holder_get_job(k, job_id, name);
     struct holder_link *l = job ? holder_link_get(job, lane) : NULL;
     int error = l ? 0 : -ENOMEM;
     for (size_t i = 0; i < count && error == 0; i++)
@@ -145,7 +132,7 @@ int holder_keep(struct holder *k, uint32_t job_id, const char *name, uint32_t la
     if (l && l->copies == 0)
         holder_link_end(l);
     else if (l)
-        open_link(l);
+        holder_link_use(l);
     if (job)
         kept_job_release(job);
     engine_flush(&k->engine);
@@ -188,7 +175,7 @@ void holder_end(struct holder *k, uint32_t job_id, const uint32_t *pieces, size_
 {
     pthread_mutex_lock(&k->lock);
     struct kept_job *job = find_job(k, job_id);
-    if (job && count > 0 && others)
+    if (job && others)
         end_others(job, pieces, count);
     else if (job && count > 0)
         end_pieces(job, pieces, count);
@@ -288,7 +275,8 @@ static void drop_copies(struct holder_link *l)
             holder_link_drop(copy);
     }
     l->copies--;
-    holder_link_end(l);
+    if (l->copies == 0) /* otherwise a lane of this process still reads the ring */
+        holder_link_end(l);
     kept_job_release(job);
 }
 
@@ -296,7 +284,7 @@ void holder_ticket(struct holder *k, uint32_t job, uint32_t lane, int code, cons
                    const char *ofi, const struct record_connect *ticket)
 {
     pthread_mutex_lock(&k->lock);
-    struct holder_link *l = find_link(k, job, lane);
+    struct holder_link *l = holder_find_link(k, job, lane);
     if (l && l->state == LINK_ASKING && l->is_asked) {
         l->is_asked = false;
         if (code == 0)

@@ -46,8 +46,9 @@ struct holder_copy {
  * before. */
 int holder_keep(struct holder *k, uint32_t job, const char *name, uint32_t lane,
                 const struct holder_copy *copies, size_t count);
-/* Drops the copies of these pieces; with `others`, drops the copies of all other pieces. `count` 0:
- * the job has ended, and all its copies are dropped. Unknown pieces are ignored. */
+/* Drops the copies of these pieces; with `others`, drops the copies of all other pieces. `count` 0
+ * without `others`: the job has ended, and all its copies and rings are dropped; no lane of this
+ * process reads a ring of the job any more. Unknown pieces are ignored. */
 void holder_end(struct holder *k, uint32_t job, const uint32_t *pieces, size_t count, bool others);
 
 /* Request for a ticket with which the holder connects to a lane. */

@@ -55,6 +55,19 @@ struct holder_link {
     uint64_t opened_ns;
     /* copies that must still be offered to the lane (list of copy.unoffered) */
     struct list unoffered;
+    struct kept_ring *ring; /* ring.h; NULL: none; counts as one of `copies` unless it is over */
+};
+
+/* Ring for the log of the tables of a lane. */
+struct kept_ring {
+    uint32_t copy;
+    uint64_t bytes;
+    char *memory;
+    /* positions: reported by the owner; passed on to the lane of this process; applied there;
+     * reported to the owner */
+    uint64_t logged, passed_on, taken, told;
+    bool is_offered; /* on this connection */
+    bool is_over;    /* no lane of this process reads the ring; freed once its owner cannot write */
 };
 
 /* Memory for two states of a piece, each followed by its stamp. */
@@ -106,8 +119,26 @@ void holder_link_give_up(struct holder_link *l);
 void holder_link_flush(struct holder_link *l);
 /* Closes the link. Without a connection, the link and its dropped copies are freed at once. */
 void holder_link_end(struct holder_link *l);
+/* Opens the link, or sends what is due if it is open. */
+void holder_link_use(struct holder_link *l);
+/* Ends the connection. The lane may be alive, and cannot write once the link is closed (J3). */
+void holder_link_fence(struct holder_link *l);
+/* Ends the link's ring, which is freed when the lane cannot write any more. The link may be freed
+ * on return. */
+void holder_link_end_ring(struct holder_link *l);
 /* Drops the copy. Its memory is freed when no lane can write to it. */
 void holder_link_drop(struct kept_copy *copy);
+/* ring.c: frees the ring of a link that is closed. Without a ring the call has no effect. */
+void kept_ring_free(struct holder_link *l);
+/* Handles the end of the connection. */
+void kept_ring_closed(struct holder_link *l);
+/* Sends the offer and the report that are due. Returns 0 or an error of fabric_send(). */
+int kept_ring_flush(struct holder_link *l);
+void kept_ring_logged(struct holder_link *l, const struct record_logged *logged);
+
+/* holder.c: finds or creates a job. NULL: memory is missing. */
+struct kept_job *holder_get_job(struct holder *k, uint32_t id, const char *name);
+struct holder_link *holder_find_link(struct holder *k, uint32_t job, uint32_t lane);
 /* Frees a job without links, and its copies. */
 void kept_job_release(struct kept_job *job);
 void holder_link_event(void *holder, const struct fabric_event *event);

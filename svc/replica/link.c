@@ -51,7 +51,7 @@ static int offer_send(struct holder_link *l, struct kept_copy *copy)
 
 void holder_link_flush(struct holder_link *l)
 {
-    if (l->state != LINK_OPEN || !lend_all(l))
+    if (l->state != LINK_OPEN || !lend_all(l) || kept_ring_flush(l) < 0)
         return;
     list_for_each_safe_entry (struct kept_copy, copy, &l->unoffered, unoffered) {
         if (copy->fence)
@@ -214,8 +214,37 @@ void holder_link_end(struct holder_link *l)
         return;
     }
     free_copies(l);
+    kept_ring_free(l);
     list_remove(&l->node);
     free(l);
+}
+
+/* holder_keep() calls this function once for all copies in a message, so that one ticket is
+ * requested for these copies. */
+void holder_link_use(struct holder_link *l)
+{
+    if (l->state == LINK_CLOSING)
+        l->wants_open = true;
+    else if (l->state == LINK_IDLE)
+        holder_link_ask(l, 0);
+    else
+        holder_link_flush(l);
+}
+
+void holder_link_fence(struct holder_link *l) { close_link(l, fabric_fence); }
+
+void holder_link_end_ring(struct holder_link *l)
+{
+    l->ring->is_over = true;
+    l->copies--;
+    if (l->conn) {
+        close_link(l, fabric_leave);
+        l->wants_open = l->copies > 0;
+        return;
+    }
+    kept_ring_free(l);
+    if (l->copies == 0)
+        holder_link_end(l);
 }
 
 /* ---- a copy's lane ---- */
@@ -330,6 +359,7 @@ static void closed(struct holder_link *l)
     l->lent = 0;
     l->state = LINK_IDLE;
     free_copies(l);
+    kept_ring_closed(l);
     offer_all_again(l);
     lift_fences(l);
     if (l->copies == 0 || job->is_over)
@@ -363,6 +393,8 @@ static void heard(struct holder_link *l, const struct fabric_event *event)
     fabric_message_done(event->conn, event->data);
     if (is_sound && record.kind == RECORD_BACKED && l->state == LINK_OPEN)
         released(l, &record.backed);
+    else if (is_sound && record.kind == RECORD_LOGGED && l->state == LINK_OPEN)
+        kept_ring_logged(l, &record.logged);
 }
 
 void holder_link_event(void *context, const struct fabric_event *event)

@@ -110,7 +110,7 @@ int border_ask(const struct stage_call *call, bool ends, const struct stage_line
 static bool border_has_sent_all(const struct gp_job *job)
 {
     list_for_each_entry (const struct table_lane, lane, &job->tables->lanes, node)
-        if (!lane->is_lost && lane->clock < job->tables->clock.ended)
+        if (!lane->is_lost && (lane->must_stand || lane->clock < job->tables->clock.ended))
             return false;
     return true;
 }

@@ -6,6 +6,7 @@
 #include "client/lib/job/row_call.h"
 #include "client/lib/session/process.h"
 #include "svc/base/text.h"
+#include "svc/wire/durability.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,18 +19,20 @@ int job_tables_create(struct gp_job *job)
 {
     if (job->tables)
         return 0;
-    struct job_tables *tables =
-        calloc(1, sizeof *tables + sizeof *tables->pool + sizeof *tables->errors);
+    struct job_tables *tables = calloc(1, sizeof *tables + sizeof *tables->pool +
+                                              sizeof *tables->errors + sizeof *tables->use);
     if (!tables)
         return -ENOMEM;
     tables->pool = (struct row_pool *)(tables + 1);
     tables->errors = (struct row_errors *)(tables->pool + 1);
+    tables->use = (struct route_use *)(tables->errors + 1);
     row_pool_init(tables->pool, &job->slabs);
     struct list *lists[] = {&tables->tables, &tables->lanes, &tables->changes,
                             &tables->spare_changes, &tables->calls};
     for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
         list_init(lists[i]);
     exchanges_init(&tables->exchanges, job->workers);
+    pthread_cond_init(&tables->use->laid, NULL);
     tables->clock.session = job->join.session;
     job->tables = tables;
     return 0;
@@ -37,12 +40,12 @@ int job_tables_create(struct gp_job *job)
 
 /* ---- lanes ---- */
 
-struct table_lane *job_tables_lane(const struct gp_job *job, uint32_t lane)
+struct table_lane *job_tables_lane(const struct gp_job *job, uint32_t lane, uint32_t group)
 {
     if (!job->tables)
         return NULL;
     list_for_each_entry (struct table_lane, found, &job->tables->lanes, node)
-        if (found->lane == lane)
+        if (found->lane == lane && found->group == group)
             return found;
     return NULL;
 }
@@ -61,20 +64,41 @@ bool job_table_is_on(const struct gp_table *t, uint32_t lane)
     return false;
 }
 
-bool job_tables_are_on(const struct gp_job *job, uint32_t lane)
+bool job_table_has(const struct gp_table *t, uint32_t lane, uint32_t group)
 {
-    const struct table_lane *found = job_tables_lane(job, lane);
-    return found && !found->is_lost;
+    for (uint32_t i = 0; i < t->route.lanes_count; i++)
+        if (t->route.lanes[i] == lane && (t->route.groups ? t->route.groups[i] : 0) == group)
+            return true;
+    return false;
 }
 
-static int job_tables_add_lane(struct gp_job *job, uint32_t lane)
+bool job_tables_are_copied(const struct gp_job *job)
 {
-    if (job_tables_lane(job, lane))
+    for_each_table (t, job)
+        if (t->terms->durability == DURABILITY_REPLICA)
+            return true;
+    return false;
+}
+
+bool job_tables_are_on(const struct gp_job *job, uint32_t lane)
+{
+    if (!job->tables)
+        return false;
+    list_for_each_entry (const struct table_lane, found, &job->tables->lanes, node)
+        if (found->lane == lane && !found->is_lost)
+            return true;
+    return false;
+}
+
+static int job_tables_add_lane(struct gp_job *job, uint32_t lane, uint32_t group)
+{
+    if (job_tables_lane(job, lane, group))
         return 0;
     struct table_lane *added = calloc(1, sizeof *added);
     if (!added)
         return -ENOMEM;
     added->lane = lane;
+    added->group = group;
     list_append(&job->tables->lanes, &added->node);
     return 0;
 }
@@ -112,6 +136,8 @@ static void job_table_fail_call(struct row_call *call, const struct err *err)
         *copied = *err;
 }
 
+static void job_table_end_orphans(struct gp_table *t);
+
 void job_table_break(struct gp_table *t, int code, const char *text)
 {
     if (t->failure.code)
@@ -120,6 +146,7 @@ void job_table_break(struct gp_table *t, int code, const char *text)
     list_for_each_entry (struct row_call, call, &t->job->tables->calls, node)
         if (call->batch->table == t)
             job_table_fail_call(call, &t->failure);
+    job_table_end_orphans(t);
 }
 
 /* ---- a lost lane ---- */
@@ -151,13 +178,18 @@ static void job_table_lose(struct gp_table *t, uint32_t lane, const char *name)
 
 void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name)
 {
-    struct table_lane *lost = job_tables_lane(job, lane);
-    if (!lost || lost->is_lost)
+    bool waits = code >= 0 && job_tables_are_copied(job);
+    if (!job_tables_are_on(job, lane))
         return;
-    lost->is_lost = true;
-    table_lane_set_unsent(job, lost, false);
+    list_for_each_entry (struct table_lane, lost, &job->tables->lanes, node) {
+        if (lost->lane != lane)
+            continue;
+        lost->is_orphan = waits;
+        lost->is_lost = !waits;
+        table_lane_set_unsent(job, lost, false);
+    }
     for_each_table (t, job) {
-        if (!job_table_is_on(t, lane))
+        if (waits || !job_table_is_on(t, lane))
             continue;
         if (code < 0)
             job_table_break(t, code, name);
@@ -174,9 +206,24 @@ void job_tables_lose(struct gp_job *job, uint32_t lane, int code, const char *na
 
 void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char *text)
 {
-    const struct table_lane *found = job_tables_lane(job, lane);
-    if (found && found->is_lost)
-        row_calls_lose(job, lane, code, text);
+    bool is_lost = false;
+    if (!job->tables)
+        return;
+    list_for_each_entry (const struct table_lane, found, &job->tables->lanes, node)
+        is_lost |= found->lane == lane && found->is_lost;
+    if (is_lost)
+        row_calls_lose(job, NULL, lane, code, text);
+    for_each_table (t, job)
+        if (t->failure.code) /* no successor will answer its requests */
+            row_calls_lose(job, t, lane, t->failure.code, t->failure.text);
+}
+
+/* Ends the parts of a failed table on lanes whose connections have ended. */
+static void job_table_end_orphans(struct gp_table *t)
+{
+    list_for_each_entry (const struct table_lane, lane, &t->job->tables->lanes, node)
+        if (lane->is_orphan)
+            row_calls_lose(t->job, t, lane->lane, t->failure.code, t->failure.text);
 }
 
 /* ---- new tables ---- */
@@ -200,7 +247,7 @@ static void job_table_check_lanes(struct gp_table *t)
 {
     char name[32];
     for (uint32_t i = 0; i < t->route.lanes_count; i++) {
-        if (!job_tables_lane(t->job, t->route.lanes[i])->is_lost)
+        if (!job_tables_lane(t->job, t->route.lanes[i], t->route.groups[i])->is_lost)
             continue;
         snprintf(name, sizeof name, "lane %u", t->route.lanes[i]);
         job_table_lose(t, t->route.lanes[i], name);
@@ -212,7 +259,7 @@ int job_table_add(struct gp_job *job, const char *name, const struct table_terms
 {
     int error = 0;
     for (uint32_t i = 0; error == 0 && i < route->lanes_count; i++)
-        error = job_tables_add_lane(job, route->lanes[i]);
+        error = job_tables_add_lane(job, route->lanes[i], route->groups[i]);
     struct gp_table *t =
         error == 0 ? calloc(1, sizeof *t + sizeof *t->terms + sizeof *t->settings) : NULL;
     if (!t)
@@ -228,6 +275,7 @@ int job_table_add(struct gp_job *job, const char *name, const struct table_terms
     snprintf(t->name, sizeof t->name, "%s", name);
     list_init(&t->batches);
     job_table_insert(t);
+    job->tables->use->keeps_changes |= terms->durability == DURABILITY_REPLICA;
     job_table_check_lanes(t);
     *ret_table = t;
     return 0;
@@ -271,6 +319,7 @@ void job_tables_free(struct gp_job *job)
     changes_free(&tables->changes);
     changes_free(&tables->spare_changes);
     exchanges_fini(&tables->exchanges);
+    pthread_cond_destroy(&tables->use->laid);
     free(tables->stage);
     free(tables);
     job->tables = NULL;

@@ -8,10 +8,17 @@
 #include "client/lib/table/exchange.h"
 #include "svc/wire/table/table_terms.h"
 
-/* A lane with shards of the job's tables, and the newest records that were sent to the lane. */
+/* A lane with shards of the job's tables, and the newest records that were sent to the lane. Shards
+ * that a promotion has brought to the lane have a group, and an entry of their own. */
 struct table_lane {
     struct list node; /* node in job_tables.lanes */
-    uint32_t lane;
+    uint32_t lane, group;
+    uint32_t next_lane, next_group; /* while new routes are handled; next_lane 0: no change */
+    struct link *fence; /* nothing is sent before this connection has ended; NULL: no fence */
+    bool must_stand;    /* requests are repeated, then the standing of this rank follows */
+    uint32_t stood;     /* number of tables whose standing was sent */
+    /* the connection has ended; the coordinator names a successor, or the failure of the tables */
+    bool is_orphan;
     uint64_t sequence; /* number of the last request that was sent to the lane */
     uint64_t clock;    /* last clock whose end was sent to the lane */
     uint64_t change;   /* number of the last change of settings that was sent to the lane */
@@ -40,17 +47,28 @@ struct row_errors {
     struct err lack;   /* limit of table memory for which pushes wait in the service */
 };
 
+/* Use of the routes of all tables, which change with a promotion. */
+struct route_use {
+    uint64_t changes_count; /* number of the newest change of settings */
+    /* number of threads that lay out a request with the routes, without the lock; routes change
+     * only when it is 0 */
+    uint32_t laying;
+    bool is_changing;    /* a change of routes waits, so no further thread begins to lay out */
+    pthread_cond_t laid; /* `laying` or `is_changing` has changed */
+    bool keeps_changes;  /* sent changes of settings are kept, because lanes have copies */
+};
+
 struct job_tables {
     struct list tables; /* gp_table.node, by ascending number */
     struct list lanes;  /* table_lane.node */
     struct table_exchanges exchanges;
     struct worker_clock clock;
     struct list changes, spare_changes; /* table_change.node */
-    uint64_t changes_count;             /* number of the newest change */
     struct list calls;                  /* row_call.node: calls that have not ended, in order */
     struct row_pool *pool;              /* lent memory of calls */
     struct job_stage *stage;            /* stage/stage.h; NULL: no call on stages was made */
     struct row_errors *errors;
+    struct route_use *use;
 };
 
 struct gp_table {
@@ -90,15 +108,21 @@ int job_table_add(struct gp_job *job, const char *name, const struct table_terms
  * answered. Further failures are ignored. */
 void job_table_break(struct gp_table *t, int code, const char *text);
 
-/* Finds the state of a lane; NULL: no table has a shard there. */
-struct table_lane *job_tables_lane(const struct gp_job *job, uint32_t lane);
+/* Finds the state of a lane and group; NULL: no table has such a shard there. */
+struct table_lane *job_tables_lane(const struct gp_job *job, uint32_t lane, uint32_t group);
 /* Returns whether a table of the job has shards on a lane that is not lost. */
 bool job_tables_are_on(const struct gp_job *job, uint32_t lane);
 bool job_table_is_on(const struct gp_table *t, uint32_t lane);
+/* Like job_table_is_on(), for shards with this group. */
+bool job_table_has(const struct gp_table *t, uint32_t lane, uint32_t group);
+/* Returns whether other lanes have copies of the job's tables, so that these tables survive the
+ * loss of a lane. All tables of a job agree in this. */
+bool job_tables_are_copied(const struct gp_job *job);
 /* Sets whether records wait for room in the lane's send queue. */
 void table_lane_set_unsent(struct gp_job *job, struct table_lane *lane, bool is_unsent);
 /* Fails the tables with shards on a lane that gets no more records. The error is `code`, or
- * -EOWNERDEAD if `code` is 0: the rows are then lost with the lane. `name`: text about the lane.
+ * -EOWNERDEAD if `code` is 0: the rows are then lost with the lane, unless other lanes have copies;
+ * then the tables wait for the coordinator. `name`: text about the lane.
  * Memory of calls stays lent, because the lane may still use it. */
 void job_tables_fail_lane(struct gp_job *job, uint32_t lane, int code, const char *name);
 /* Ends the parts of all calls on a lane. Called when the lane can no longer use the memory of

@@ -129,7 +129,8 @@ static bool row_call_has_room(const struct row_call *call)
     const struct table_route *route = &b->table->route;
     const struct table_exchanges *exchanges = &b->table->job->tables->exchanges;
     for (uint32_t i = 0; i < route->lanes_count; i++)
-        if (exchanges_room(exchanges, route->table, route->lanes[i]) < b->keys.blocks_count)
+        if (exchanges_room(exchanges, table_route_number(route, i), route->lanes[i]) <
+            b->keys.blocks_count)
             return false;
     return true;
 }
@@ -145,7 +146,7 @@ int row_call_begin(struct row_call *call, enum record_rows_operation operation)
         return -EOVERFLOW;
     for (uint32_t i = 0; i < blocks; i++)
         exchange_begin(&tables->exchanges, &call->blocks[i].exchange, &call->requests[i], operation,
-                       t->route.table, &tables->clock);
+                       &tables->clock);
     call->open = blocks;
     call->is_push = operation == RECORD_PUSH;
     call->clock = worker_clock_now(&tables->clock);
@@ -216,19 +217,23 @@ static bool exchange_needs(const struct table_exchange *exchange, uint32_t lane)
     return false;
 }
 
-/* Finds a block with an open part for the lane; NULL: none. */
-static struct table_exchange *row_calls_find(struct job_tables *tables, uint32_t lane)
+/* Finds a block of the table with an open part for the lane; NULL: none. */
+static struct table_exchange *row_calls_find(struct job_tables *tables, const struct gp_table *t,
+                                             uint32_t lane)
 {
-    list_for_each_entry (struct table_exchange, exchange, &tables->exchanges.open, node)
-        if (exchange_needs(exchange, lane))
+    list_for_each_entry (struct table_exchange, exchange, &tables->exchanges.open, node) {
+        const struct row_call *call = container_of(exchange, struct row_block, exchange)->call;
+        if ((!t || call->batch->table == t) && exchange_needs(exchange, lane))
             return exchange;
+    }
     return NULL;
 }
 
-void row_calls_lose(struct gp_job *job, uint32_t lane, int code, const char *text)
+void row_calls_lose(struct gp_job *job, const struct gp_table *t, uint32_t lane, int code,
+                    const char *text)
 {
     struct table_exchange *exchange;
-    while (job->tables && (exchange = row_calls_find(job->tables, lane)))
+    while (job->tables && (exchange = row_calls_find(job->tables, t, lane)))
         if (exchange_lose(&job->tables->exchanges, exchange, lane, code, text))
             row_call_end_block(exchange);
 }

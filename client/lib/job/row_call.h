@@ -72,8 +72,9 @@ void row_call_abandon(struct row_call *call);
 /* Handles a word, or an error, of a lane. */
 void row_calls_word(struct gp_job *job, uint32_t lane, uint32_t word);
 void row_calls_error(struct gp_job *job, uint32_t lane, const struct record_error *error);
-/* Ends the exchanges of all calls with a lost lane. */
-void row_calls_lose(struct gp_job *job, uint32_t lane, int code, const char *text);
+/* Ends the exchanges of all calls of a table (NULL: of all tables) with a lost lane. */
+void row_calls_lose(struct gp_job *job, const struct gp_table *t, uint32_t lane, int code,
+                    const char *text);
 /* Returns whether every push of an ended clock is complete. */
 bool row_calls_are_settled(const struct gp_job *job);
 /* Stores a lane's answer to the query of a late call. Returns the request of the call; NULL: no

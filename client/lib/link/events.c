@@ -26,6 +26,7 @@ static void lift_fences(struct link *l)
     for_each_piece_in (p, l->job)
         if (p->fence == l)
             p->fence = NULL;
+    link_lift_rows(l);
     link_flush_all(l->job);
 }
 

@@ -110,6 +110,8 @@ bool link_owes_goodbye(const struct link *l);
 
 /* ---- rows.c ---- */
 
+/* Removes the fences of tables, because the connection has ended. */
+void link_lift_rows(struct link *l);
 /* Sends the records of tables that are due, as far as the connection has room. On a connection that
  * the lane may be ending (`is_left`), sends only a query, until the answer or the next
  * connection. */

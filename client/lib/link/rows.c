@@ -7,24 +7,27 @@
 
 #include <string.h>
 
-static int rows_send_change(struct link *l, const struct table_change *change)
+static int rows_send_change(struct link *l, const struct table_change *change, uint32_t group)
 {
     struct record_clock record = {.kind = RECORD_CLOCK,
                                   .form = RECORD_CLOCK_SETTINGS,
                                   .clock = change->clock,
                                   .session = l->job->tables->clock.session,
                                   .settings = change->settings};
+    record.settings.table = row_table_id(change->settings.table, group);
     return fabric_send(l->conn, &record, sizeof record, NULL, 0);
 }
 
 static int rows_send_changes(struct link *l, struct table_lane *lane)
 {
     int error = 0;
+    if (lane->change == l->job->tables->use->changes_count)
+        return 0;
     list_for_each_entry (const struct table_change, change, &l->job->tables->changes, node) {
         if (change->number <= lane->change)
             continue;
-        if (job_table_is_on(change->table, lane->lane))
-            error = rows_send_change(l, change);
+        if (job_table_has(change->table, lane->lane, lane->group))
+            error = rows_send_change(l, change, lane->group);
         if (error < 0)
             return error;
         lane->change = change->number;
@@ -34,12 +37,12 @@ static int rows_send_changes(struct link *l, struct table_lane *lane)
 
 /* Finds the numbers of up to `most` tables with shards on the lane, after the first `skip` such
  * tables. */
-static size_t rows_tables(const struct gp_job *job, uint32_t lane, size_t skip, size_t most,
-                          uint32_t *ret_numbers)
+static size_t rows_tables(const struct gp_job *job, const struct table_lane *lane, size_t skip,
+                          size_t most, uint32_t *ret_numbers)
 {
     size_t count = 0;
     for_each_table (t, job) {
-        if (!job_table_is_on(t, lane))
+        if (!job_table_has(t, lane->lane, lane->group))
             continue;
         if (skip > 0) {
             skip--;
@@ -47,30 +50,50 @@ static size_t rows_tables(const struct gp_job *job, uint32_t lane, size_t skip, 
         }
         if (count == most)
             break;
-        ret_numbers[count++] = t->route.table;
+        ret_numbers[count++] = row_table_id(t->route.table, lane->group);
     }
     return count;
 }
 
-/* Sends the end of the lane's next clock. After an error all records of the clock are sent again,
- * because a repeated end of a clock changes nothing. */
-static int rows_send_clock(struct link *l, struct table_lane *lane)
+/* Sends records that name all tables of the lane after the first `*sent` ones, which it counts. */
+static int rows_send_clock_record(const struct link *l, const struct table_lane *lane,
+                                  enum record_clock_form form, uint64_t ended, uint32_t *sent)
 {
     struct worker_clock clock = l->job->tables->clock;
     uint32_t numbers[RECORD_CLOCK_TABLES_MAX];
     struct record_clock record;
-    size_t count, sent = 0;
-    clock.ended = lane->clock + 1;
+    size_t count;
+    clock.ended = ended;
     clock.sequence = lane->sequence;
-    while ((count = rows_tables(l->job, lane->lane, sent, RECORD_CLOCK_TABLES_MAX, numbers)) > 0) {
-        worker_clock_record(&clock, RECORD_CLOCK_ENDED, numbers, count, 0, &record);
+    while ((count = rows_tables(l->job, lane, *sent, RECORD_CLOCK_TABLES_MAX, numbers)) > 0) {
+        worker_clock_record(&clock, form, numbers, count, 0, &record);
         int error = fabric_send(l->conn, &record, sizeof record, NULL, 0);
         if (error < 0)
             return error;
-        sent += count;
+        *sent += (uint32_t)count;
     }
-    lane->clock++;
     return 0;
+}
+
+/* Sends the end of the lane's next clock. After an error all records of the clock are sent again,
+ * because a repeated end of a clock changes nothing. */
+static int rows_send_clock(const struct link *l, struct table_lane *lane)
+{
+    uint32_t sent = 0;
+    int error = rows_send_clock_record(l, lane, RECORD_CLOCK_ENDED, lane->clock + 1, &sent);
+    lane->clock += error == 0;
+    return error;
+}
+
+/* Sends the standing of this rank to a lane that was promoted, behind all repeated requests. Each
+ * table stands once. Clocks that end meanwhile follow. */
+static int rows_send_standing(const struct link *l, struct table_lane *lane)
+{
+    if (lane->stood == 0)
+        lane->clock = l->job->tables->clock.ended;
+    int error = rows_send_clock_record(l, lane, RECORD_CLOCK_STANDING, lane->clock, &lane->stood);
+    lane->must_stand = error < 0;
+    return error;
 }
 
 static int rows_send_request(struct link *l, struct table_lane *lane,
@@ -87,10 +110,12 @@ static int rows_send_next(struct link *l, struct table_lane *lane)
 {
     const struct job_tables *tables = l->job->tables;
     const struct exchange_part *part =
-        exchanges_next(&tables->exchanges, lane->lane, lane->sequence);
+        exchanges_next(&tables->exchanges, lane->lane, lane->group, lane->sequence);
     int error;
-    if (part && part->record.clock <= lane->clock + 1)
+    if (part && ((lane->must_stand && lane->stood == 0) || part->record.clock <= lane->clock + 1))
         error = rows_send_request(l, lane, part);
+    else if (lane->must_stand)
+        error = rows_send_standing(l, lane);
     else if (lane->clock < tables->clock.ended)
         error = rows_send_clock(l, lane);
     else
@@ -101,7 +126,9 @@ static int rows_send_next(struct link *l, struct table_lane *lane)
 /* Moves changes of settings that were sent to every lane to the spare changes. */
 static void rows_drop_changes(struct job_tables *tables)
 {
-    uint64_t sent = tables->changes_count;
+    uint64_t sent = tables->use->changes_count;
+    if (tables->use->keeps_changes)
+        return; /* a successor of a lost lane may need them (changes.c) */
     list_for_each_entry (const struct table_lane, lane, &tables->lanes, node)
         if (!lane->is_lost && lane->change < sent)
             sent = lane->change;
@@ -120,7 +147,7 @@ static bool rows_are_heard(struct link *l, struct table_lane *lane)
 {
     struct record_query query = {
         .kind = RECORD_QUERY, .is_of_table = 1, .word = RECORD_WORD_NONE, .round = 1};
-    if (l->is_left && !lane->was_probed && rows_tables(l->job, l->lane, 0, 1, &query.piece) > 0)
+    if (l->is_left && !lane->was_probed && rows_tables(l->job, lane, 0, 1, &query.piece) > 0)
         lane->was_probed = fabric_send(l->conn, &query, sizeof query, NULL, 0) == 0;
     lane->was_probed &= l->is_left;
     return !l->is_left;
@@ -132,10 +159,9 @@ void link_keep_rows(struct link *l)
     link_flush(l);
 }
 
-void link_flush_rows(struct link *l)
+static void rows_flush_lane(struct link *l, struct table_lane *lane)
 {
-    struct table_lane *lane = job_tables_lane(l->job, l->lane);
-    if (!lane || lane->is_lost || !rows_are_heard(l, lane))
+    if (lane->is_lost || lane->is_orphan || lane->fence || !rows_are_heard(l, lane))
         return;
     int result = rows_send_changes(l, lane);
     if (result == 0)
@@ -145,16 +171,33 @@ void link_flush_rows(struct link *l)
     table_lane_set_unsent(l->job, lane, result < 0);
 }
 
+void link_flush_rows(struct link *l)
+{
+    if (!l->job->tables)
+        return;
+    list_for_each_entry (struct table_lane, lane, &l->job->tables->lanes, node)
+        if (lane->lane == l->lane)
+            rows_flush_lane(l, lane);
+}
+
 void link_announce_rows(struct gp_job *job)
 {
-    for_each_link (l, job) {
-        struct table_lane *lane = job_tables_lane(job, l->lane);
-        if (!lane || lane->is_lost)
-            continue;
-        table_lane_set_unsent(job, lane, true);
-        link_flush(l);
-    }
+    list_for_each_entry (struct table_lane, lane, &job->tables->lanes, node)
+        if (!lane->is_lost && !lane->is_orphan)
+            table_lane_set_unsent(job, lane, true);
+    for_each_link (l, job)
+        if (job_tables_are_on(job, l->lane))
+            link_flush(l);
     engine_flush(&job->engine);
+}
+
+void link_lift_rows(struct link *l)
+{
+    if (!l->job->tables)
+        return;
+    list_for_each_entry (struct table_lane, lane, &l->job->tables->lanes, node)
+        if (lane->fence == l)
+            lane->fence = NULL;
 }
 
 bool link_query_rows(struct link *l, const struct exchange_part *part, uint64_t clock)

@@ -5,6 +5,7 @@
 #include "client/lib/job/job_tables.h"
 #include "client/lib/link/link.h"
 #include "client/lib/round/push.h"
+#include "client/lib/rows/promotion.h"
 #include "svc/base/log.h"
 
 static void fail_tensor(struct gp_job *job, const Gradpool__Wire__TensorFailure *failure)
@@ -53,6 +54,13 @@ static void take_hold(struct gp_job *job, const Gradpool__Wire__Hold *wish)
     hold_check(job);
 }
 
+static void take_routes(struct gp_job *job, const Gradpool__Wire__RouteChange *change)
+{
+    if (change->n_tensors > 0)
+        route_change(job, change);
+    promotion_take(job, change);
+}
+
 void unasked_handle(void *context, const envelope *message)
 {
     struct gp_job *job = context;
@@ -71,7 +79,7 @@ void unasked_handle(void *context, const envelope *message)
         break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_ROUTE_CHANGE:
         if (!job->is_leaving)
-            route_change(job, message->route_change);
+            take_routes(job, message->route_change);
         break;
     case GRADPOOL__WIRE__ENVELOPE__BODY_LANE_AHEAD:
         if (!job->is_leaving)

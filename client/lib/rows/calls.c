@@ -128,17 +128,29 @@ static int row_begin_send(struct row_begin *b)
     return 0;
 }
 
-static int row_begin_locked(struct row_begin *b)
+/* Lays out the request without the lock. The routes do not change meanwhile. */
+static int row_begin_lay_alone(const struct row_begin *b)
 {
     struct gp_job *job = b->batch->table->job;
+    struct job_tables *tables = job->tables;
+    while (tables->use->is_changing)
+        pthread_cond_wait(&tables->use->laid, &job->lock);
+    tables->use->laying++;
+    pthread_mutex_unlock(&job->lock);
+    int error = row_begin_lay(b);
+    pthread_mutex_lock(&job->lock);
+    if (--tables->use->laying == 0 && tables->use->is_changing)
+        pthread_cond_broadcast(&tables->use->laid);
+    return error;
+}
+
+static int row_begin_locked(struct row_begin *b)
+{
     int error = rows_check(b->batch->table);
     if (error == 0)
         error = row_begin_reserve(b);
-    if (error == 0) {
-        pthread_mutex_unlock(&job->lock);
-        error = row_begin_lay(b);
-        pthread_mutex_lock(&job->lock);
-    }
+    if (error == 0)
+        error = row_begin_lay_alone(b);
     if (error == 0)
         error = row_begin_send(b);
     if (error < 0 && b->call)

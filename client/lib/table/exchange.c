@@ -115,19 +115,19 @@ uint32_t exchanges_room(const struct table_exchanges *exchanges, uint32_t table,
 }
 
 static bool exchanges_have_room(const struct table_exchanges *exchanges,
-                                const struct table_request *request, uint32_t table)
+                                const struct table_request *request)
 {
     for (uint32_t i = 0; i < request->parts_count; i++)
-        if (exchanges_room(exchanges, table, request->parts[i].lane) == 0)
+        if (exchanges_room(exchanges, request->parts[i].number, request->parts[i].lane) == 0)
             return false;
     return true;
 }
 
 int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exchange,
                    const struct table_request *request, enum record_rows_operation operation,
-                   uint32_t table, struct worker_clock *clock)
+                   struct worker_clock *clock)
 {
-    if (!exchanges_have_room(exchanges, request, table))
+    if (!exchanges_have_room(exchanges, request))
         return -EAGAIN;
     uint64_t sequence = worker_clock_next_request(clock);
     if (sequence == 0)
@@ -136,8 +136,9 @@ int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exc
         uint32_t slot = exchange_take_slot(exchanges, exchange, i);
         uint32_t word = exchange_word_of(exchanges, slot);
         exchange->parts[i] = (struct exchange_part){
-            .record = table_request_record(request, &request->parts[i], operation, table, word,
-                                           worker_clock_now(clock), sequence),
+            .record = table_request_record(request, &request->parts[i], operation,
+                                           request->parts[i].number, word, worker_clock_now(clock),
+                                           sequence),
             .lane = request->parts[i].lane,
             .slot = slot,
             .is_open = true};
@@ -226,13 +227,13 @@ bool exchange_lose(struct table_exchanges *exchanges, struct table_exchange *exc
 }
 
 const struct exchange_part *exchanges_next(const struct table_exchanges *exchanges, uint32_t lane,
-                                           uint64_t sequence)
+                                           uint32_t group, uint64_t sequence)
 {
     list_for_each_entry (const struct table_exchange, e, &exchanges->open, node) {
         if (e->parts[0].record.sequence <= sequence)
             continue;
         for (uint32_t i = 0; i < e->parts_count; i++)
-            if (e->parts[i].is_open && e->parts[i].lane == lane)
+            if (exchange_part_is_at(&e->parts[i], lane, group))
                 return &e->parts[i];
     }
     return NULL;

@@ -64,7 +64,7 @@ void exchange_fini(struct table_exchanges *exchanges, struct table_exchange *exc
  * left. After an error no request has begun. */
 int exchange_begin(struct table_exchanges *exchanges, struct table_exchange *exchange,
                    const struct table_request *request, enum record_rows_operation operation,
-                   uint32_t table, struct worker_clock *clock);
+                   struct worker_clock *clock);
 
 /* Ends the part with this word of this lane. Returns its exchange if the exchange is over now;
  * NULL: parts are left, or the word is stale. */
@@ -78,12 +78,19 @@ struct table_exchange *exchange_error(struct table_exchanges *exchanges, uint32_
  * over now; false if the exchange has no such part. */
 bool exchange_lose(struct table_exchanges *exchanges, struct table_exchange *exchange,
                    uint32_t lane, int code, const char *text);
-/* Returns the number of further requests to the table for which a lane has room. */
+/* Returns the number of further requests for which a lane has room, to the table with this number
+ * on the lane. */
 uint32_t exchanges_room(const struct table_exchanges *exchanges, uint32_t table, uint32_t lane);
-/* Returns the lane's next open part behind the request with number `sequence`; 0: the first open
- * part. NULL: no further part is open. The caller repeats the records of these parts on a new
- * connection. */
+/* Returns whether the part is open, and of this lane and group. */
+static inline bool exchange_part_is_at(const struct exchange_part *part, uint32_t lane,
+                                       uint32_t group)
+{
+    return part->is_open && part->lane == lane && row_group_of(part->record.table) == group;
+}
+/* Returns the next open part of the lane and group, behind the request with number `sequence`; 0:
+ * the first one. NULL: no further part is open. The caller repeats the records of these parts on a
+ * new connection. */
 const struct exchange_part *exchanges_next(const struct table_exchanges *exchanges, uint32_t lane,
-                                           uint64_t sequence);
+                                           uint32_t group, uint64_t sequence);
 
 #endif

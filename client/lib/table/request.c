@@ -30,7 +30,8 @@ static void request_count(const struct table_route *route, const struct table_sp
                           uint32_t count, struct request_part *parts)
 {
     for (uint32_t i = 0; i < route->lanes_count; i++)
-        parts[i] = (struct request_part){.lane = route->lanes[i]};
+        parts[i] =
+            (struct request_part){.lane = route->lanes[i], .number = table_route_number(route, i)};
     for (uint32_t i = 0; i < count; i++) {
         struct request_part *part = &parts[route->shards[spans[i].shard].place];
         part->spans++;

@@ -20,6 +20,7 @@ struct request_memory {
 /* The consecutive entries of one lane in the directory. */
 struct request_part {
     uint32_t lane;
+    uint32_t number;       /* number of the table on the lane (table_route_number()) */
     uint32_t first, spans; /* entries of the directory */
     uint32_t keys;         /* number of keys in these entries */
 };

@@ -115,11 +115,21 @@ struct tables_asked {
 /* Returns why lanes cannot serve a table with these terms, or NULL. */
 static const char *table_lack(const struct table_terms *terms)
 {
-    if (terms->durability != DURABILITY_UNSAID && terms->durability != DURABILITY_NONE)
-        return "lanes make no copies of rows yet; set durability to GP_DURABILITY_NONE";
+    if (terms->durability == DURABILITY_WORKER)
+        return "workers store no copies of rows; set durability to GP_DURABILITY_REPLICA or "
+               "GP_DURABILITY_NONE";
     if (terms->flags & TABLE_TERMS_KEEP)
         return "tables end with their job in this version; clear GP_KEEP";
     return NULL;
+}
+
+static bool job_has_other_durability(const struct job *job, const struct table_terms *terms)
+{
+    bool is_copied = terms->durability == DURABILITY_REPLICA;
+    job_each_table(table,
+                   job) if (!table->failure && (table->terms->durability == DURABILITY_REPLICA) !=
+                                                   is_copied) return true;
+    return false;
 }
 
 /* Returns why the job cannot have a table with these terms, or NULL. Without BSP no lane waits for
@@ -129,6 +139,12 @@ static const char *job_lack(const struct job *job, const struct table_terms *ter
 {
     bool takes_late = job->workers > job->ranks->founding;
     bool is_bsp = terms->consistency <= TABLE_TERMS_BSP;
+    if (job->terms->is_elastic && terms->durability == DURABILITY_REPLICA)
+        return "a job that continues without lost workers has no copies of rows in this version; "
+               "set durability to GP_DURABILITY_NONE, or on_worker_loss to GP_FAIL";
+    if (job_has_other_durability(job, terms))
+        return "the job has tables with another durability, and a copy contains all tables of a "
+               "lane; declare all tables with durability GP_DURABILITY_REPLICA, or none";
     if (job->terms->backup.rule != BACKUP_TERMS_ALL)
         return "a job with backup workers has no tables in this version; join without backup "
                "workers";

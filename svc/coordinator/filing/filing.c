@@ -162,6 +162,12 @@ static int filing_check(const struct job_table *table, struct err *err)
                                                             "being placed, or its aggregator is "
                                                             "away; try again",
                                                             table->name, job);
+    table_each_shard(shard, table) if (shard->group > 0) return err_set(
+        err, -EOPNOTSUPP,
+        "table '%s' of job %.64s has shards on the lane of a copy, and such shards are not "
+        "exported "
+        "in this version; pull the rows instead",
+        table->name, job);
     list_for_each_entry (const struct filing, f, &table->job->service->works->filings, link)
         if (f->job == table->job->id && filing_has_table(f, table->id))
             return err_set(err, -EBUSY,

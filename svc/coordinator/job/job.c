@@ -73,6 +73,7 @@ struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, c
         return NULL;
     list_init(&job->link);
     list_init(&job->index->tables.list);
+    list_init(&job->index->tables.copies);
     job->id = id;
     job->workers = workers;
     job->name = strdup(name);

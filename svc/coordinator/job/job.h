@@ -165,7 +165,7 @@ struct job_ranks {
 
 /* The tables of keyed rows of a job (table.h), in the order of their numbers. */
 struct table_list {
-    struct list list;
+    struct list list, copies; /* shards_copy.link in `copies` */
     uint32_t count;
     size_t shards;                     /* number of shards of all tables */
     struct row_allowances *allowances; /* table.h; NULL: no lane has an allowance */
@@ -258,7 +258,7 @@ struct job {
 struct job *jobs_create(struct service *s, struct tenant *tenant, uint32_t id, const char *name,
                         uint32_t workers);
 void jobs_destroy(struct job *job);
-/* Finds a job by its name within the tenant. Jobs of different tenants may have the same name. */
+/* Finds a job by its name within the tenant. */
 struct job *jobs_find(struct service *s, const struct tenant *tenant, const char *name);
 struct job *jobs_find_id(struct service *s, uint32_t id);
 /* Finds the job that a request names. An operator may name any job, a tenant only its own jobs.
@@ -276,7 +276,7 @@ void jobs_fail(struct job *job, const struct session *except, int code, const ch
 void jobs_send_failure(const struct job *job, int code, struct peer *to);
 /* Ends the job, even if workers are alive: deletes the job from the store and frees it. */
 void jobs_end(struct job *job);
-/* Ends the job if no worker is joined or away. The job may be freed on return. */
+/* Ends the job if no worker is joined or away, and frees the job. */
 void jobs_end_if_empty(struct job *job);
 /* Deletes the job from the store. An error is only logged. */
 void jobs_forget(struct job *job);

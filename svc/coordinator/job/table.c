@@ -6,6 +6,7 @@
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
+#include "svc/wire/table/record_rows.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -189,8 +190,7 @@ static void table_fill_row(const struct job_table *table, const struct table_sto
                                             .terms = stored};
 }
 
-static void shard_fill_row(const struct job_table *table, uint32_t number,
-                           struct store_row *ret_row)
+void job_shard_row(const struct job_table *table, uint32_t number, struct store_row *ret_row)
 {
     const struct job_shard *shard = &table->shards[number];
     *ret_row = (struct store_row){.table = STORE_PIECE};
@@ -198,11 +198,38 @@ static void shard_fill_row(const struct job_table *table, uint32_t number,
                                           .piece = number,
                                           .tensor = table->id,
                                           .task = shard->task,
-                                          .lane = shard->lane ? shard->lane->id : 0,
+                                          .lane = shard->lane ? shard->lane->id : shard->stored,
                                           .epoch = shard->epoch,
-                                          .first = number,
-                                          .elements = 1,
-                                          .lost_epoch = shard->epoch};
+                                          .first = shard->group,
+                                          .elements = STORE_SHARD_PLACED,
+                                          .lost_epoch = shard->epoch,
+                                          .keeper = shard->replica,
+                                          .former_keeper = shard->copy};
+}
+
+void job_shard_put(const struct job_table *table, uint32_t number)
+{
+    struct store_row row;
+    job_shard_row(table, number, &row);
+    store_put(table->job->service->store, &row);
+}
+
+uint32_t job_shards_on(const struct job *job, const struct lane *lane)
+{
+    uint32_t shards = 0;
+    job_each_table(table, job) table_each_shard(shard, table) shards += shard->lane == lane;
+    return shards;
+}
+
+const struct job_shard *job_shard_from(const struct job *job, uint32_t lane)
+{
+    const struct job_shard *found = NULL;
+    job_each_table(table, job) table_each_shard(shard, table)
+    {
+        if (shard->former == lane && shard->lane && (!found || shard->group > found->group))
+            found = shard;
+    }
+    return found;
 }
 
 void job_table_put(const struct job_table *table, bool with_shards)
@@ -212,10 +239,8 @@ void job_table_put(const struct job_table *table, bool with_shards)
     struct store_row row;
     table_fill_row(table, &stored, &row);
     store_put(store, &row);
-    for (uint32_t i = 0; with_shards && i < table->terms->shards; i++) {
-        shard_fill_row(table, i, &row);
-        store_put(store, &row);
-    }
+    for (uint32_t i = 0; with_shards && i < table->terms->shards; i++)
+        job_shard_put(table, i);
 }
 
 /* Checks the terms again. The terms were checked before they were stored, but the file may have
@@ -249,11 +274,17 @@ int job_table_restore(struct service *s, const struct store_tensor *row)
 
 int job_shard_restore(struct job_table *table, const struct store_piece *row)
 {
-    if (row->piece >= table->terms->shards)
+    bool is_promoted = row->elements == STORE_SHARD_PROMOTED;
+    if (row->piece >= table->terms->shards || row->first > ROW_GROUP_MAX)
         return -EBADMSG;
     struct job_shard *shard = &table->shards[row->piece];
     shard->task = row->task;
     shard->epoch = row->epoch;
+    shard->group = (uint32_t)row->first;
+    shard->stored = row->lane;
+    shard->former = is_promoted ? row->keeper : 0;
+    shard->replica = is_promoted ? 0 : row->keeper;
+    shard->copy = row->former_keeper;
     struct lane *lane = lane_find(table->job->service, row->lane);
     if (lane)
         shard_attach(table, shard, lane);
@@ -305,9 +336,10 @@ WIRE(TableRoute) * job_table_route(const struct job_table *table)
     for (size_t i = 0; i < count; i++) {
         const struct job_shard *shard = &table->shards[i];
         list[i] = &shards[i];
+        bool is_served = shard->lane && !shard->former;
         shards[i] = MESSAGE_PART(ShardRoute, shard_route, .task = shard->task,
-                                 .lane = shard->lane ? shard->lane->id : 0, .epoch = shard->epoch,
-                                 .lost_epoch = shard->epoch);
+                                 .lane = is_served ? shard->lane->id : 0, .epoch = shard->epoch,
+                                 .lost_epoch = shard->epoch, .group = shard->group);
     }
     return route;
 }

@@ -8,10 +8,14 @@
 #include "svc/wire/table/table_terms.h"
 
 /* A shard of a table. In state PIECE_STRANDED the shard has no lane. After the loss of a lane, the
- * rows of its shards are lost, too. */
+ * rows of its shards are lost, too, unless another lane has a whole copy (copies/copies.h). */
 struct job_shard {
     uint32_t task, epoch;
+    uint32_t group; /* group of the table's number on the lane (svc/wire/table/record_rows.h) */
     struct lane *lane;
+    uint32_t replica, copy; /* lane with a whole copy, and number of the copy; 0: no whole copy */
+    uint32_t former; /* lost lane whose copy is being promoted; 0: none. The shard is not placed. */
+    uint32_t stored; /* number of the lane in the store, which may be lost */
     enum piece_state state;
     /* lane time since the start; the time of the job's tables is divided equally among the shards
      * of a lane */
@@ -36,6 +40,7 @@ struct job_table {
 struct row_allowance {
     uint32_t lane;
     uint32_t shards; /* shards of the job on the lane that `bytes` includes */
+    uint32_t copied; /* the same of copies of shards */
     uint64_t bytes;
     /* allowance for which a lane with waiting pushes has asked in vain; 0: no push waits */
     uint64_t needed_bytes;
@@ -78,6 +83,14 @@ uint64_t job_allowances_bytes(const struct job *job);
 
 /* Adds the table to the transaction that the caller has begun, and its shards if `with_shards`. */
 void job_table_put(const struct job_table *table, bool with_shards);
+/* Adds one shard to the transaction. job_shard_row() fills in its row. */
+void job_shard_put(const struct job_table *table, uint32_t number);
+void job_shard_row(const struct job_table *table, uint32_t number, struct store_row *ret_row);
+/* Returns the number of the job's shards on the lane. */
+uint32_t job_shards_on(const struct job *job, const struct lane *lane);
+/* Returns the shard with the largest group of the shards that are promoted from the lane; NULL:
+ * none. */
+const struct job_shard *job_shard_from(const struct job *job, uint32_t lane);
 int job_table_restore(struct service *s, const struct store_tensor *row);
 int job_shard_restore(struct job_table *table, const struct store_piece *row);
 

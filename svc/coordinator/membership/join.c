@@ -5,6 +5,7 @@
 #include "svc/base/log.h"
 #include "svc/base/system/process.h"
 #include "svc/base/text.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/quota.h"
 #include "svc/coordinator/membership/membership.h"
@@ -465,6 +466,7 @@ static void resume(struct peer *p, uint64_t request, struct session *session)
     reply_joined(session, request);
     if (job->epoch > 1)
         tensors_send_routes(job, session, is_confirmed, NULL);
+    tables_send_routes(job, session);
     for (size_t i = 0; i < job->tensors_count; i++)
         if (job->tensors[i]->failure)
             tensor_send_failure(job->tensors[i], session);

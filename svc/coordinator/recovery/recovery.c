@@ -6,6 +6,7 @@
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/declare/declaration.h"
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/job/task.h"
@@ -184,6 +185,7 @@ void recovery_place_stranded(struct service *s)
         shards_tell(job);
     }
     allow_retry(s);
+    table_copies_check_all(s);
     keeping_check_all(s);
     regrouping_check_all(s);
 }
@@ -203,6 +205,7 @@ void recovery_aggregator_lost(struct aggregator *a)
     regrouping_aggregator_gone(a);
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
         each_piece(job, strand, a);
+        table_copies_aggregator_lost(job, a);
         shards_aggregator_lost(job, a);
         jobs_forget_shares(job, a);
     }
@@ -275,5 +278,6 @@ void recovery_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         tensors_send_routes(job, NULL, is_back, a);
         s->on->job->tensors_are_settled(job);
         regrouping_check(job);
+        tables_send_routes(job, NULL);
     }
 }

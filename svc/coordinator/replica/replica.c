@@ -66,7 +66,7 @@ static uint64_t score(const struct aggregator *a, const struct job *job, const s
            hash_text(text);
 }
 
-static uint32_t choose(const struct job *job, const struct lane *lane)
+uint32_t keeping_choose_for(const struct job *job, const struct lane *lane)
 {
     const struct aggregator *best = NULL;
     uint64_t best_score = 0;
@@ -95,7 +95,7 @@ uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
     const struct keeping *now = &piece->keeping;
     bool stays = now->holder && !now->is_unfit &&
                  may_go_on(aggregator_find(job->service, now->holder), lane);
-    return stays ? piece->keeping.holder : choose(job, lane);
+    return stays ? piece->keeping.holder : keeping_choose_for(job, lane);
 }
 
 /* Sets the replica holder and the former holder. If the current holder becomes the former holder,
@@ -401,7 +401,8 @@ bool keeping_has(const struct aggregator *a, const struct job *job, const struct
         if (is_its && (!lane || piece->lane == lane))
             return true;
     }
-    return a->service->on->job->keeps_what_moves(job, a, lane);
+    return a->service->on->job->has_copies_at(job, a, lane) ||
+           a->service->on->job->keeps_what_moves(job, a, lane);
 }
 
 static void ended(struct service *s, void *data, const envelope *reply, int code, const char *text)
@@ -462,7 +463,7 @@ void keeping_end_piece(const struct job *job, uint32_t holder, uint32_t piece)
 
 void keeping_end(struct job *job)
 {
-    if (!may_have_holders(job))
+    if (!may_have_holders(job) && job->index->tables.count == 0)
         return;
     list_for_each_entry (struct aggregator, a, &job->service->aggregators, link)
         send_end(a, job, NULL, 0, false);

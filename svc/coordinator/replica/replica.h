@@ -10,6 +10,8 @@
  * possible. */
 uint32_t keeping_choose(const struct tensor *tensor, const struct piece *piece,
                         const struct lane *lane);
+/* Chooses an aggregator for copies of states on `lane`; 0: no other aggregator can have copies. */
+uint32_t keeping_choose_for(const struct job *job, const struct lane *lane);
 /* Sets the holder of a piece that is being placed. The lane receives the holder's number with the
  * piece. The holder is informed later. */
 void keeping_placed(struct job *job, struct piece *piece, uint32_t holder);

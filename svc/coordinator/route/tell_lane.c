@@ -176,6 +176,18 @@ int telling_ask_table(struct job *job, struct lane *lane, uint32_t epoch, WIRE(T
                      CALL_DEADLINE_NS, done, data, data_bytes);
 }
 
+int telling_ask_copy(struct job *job, struct lane *lane, uint32_t epoch, WIRE(TablePlace) * table,
+                     uint32_t owner, uint32_t copy, call_done_fn done, const void *data,
+                     size_t data_bytes)
+{
+    WIRE(PlaceRequest) request = telling_request(job, lane, epoch);
+    request.table = table;
+    request.copied_lane = owner;
+    request.copy = copy;
+    return call_send(lane->aggregator, &ENVELOPE(0, PLACE_REQUEST, place_request, &request),
+                     CALL_DEADLINE_NS, done, data, data_bytes);
+}
+
 static void ask_lane(struct job *job, const struct placed *placed, WIRE(PieceSpec) * specs)
 {
     struct lane *lane = lane_find(job->service, placed->lane);

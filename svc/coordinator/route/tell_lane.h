@@ -25,6 +25,10 @@ int telling_ask(struct job *job, struct lane *lane, uint32_t epoch, enum place_h
 /* Sends a PlaceRequest with shards of a table. */
 int telling_ask_table(struct job *job, struct lane *lane, uint32_t epoch, WIRE(TablePlace) * table,
                       call_done_fn done, const void *data, size_t data_bytes);
+/* Sends a PlaceRequest for a copy of shards that lane `owner` serves. */
+int telling_ask_copy(struct job *job, struct lane *lane, uint32_t epoch, WIRE(TablePlace) * table,
+                     uint32_t owner, uint32_t copy, call_done_fn done, const void *data,
+                     size_t data_bytes);
 /* Describes a piece for a PlaceRequest. The result points to the tensor and to the buffer
  * `terms`. */
 WIRE(PieceSpec)

@@ -11,6 +11,7 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define REPEAT_NS (2 * NS_PER_MS)
 
@@ -73,6 +74,19 @@ static void stage_send_to_lane(struct stages *s, struct stage_lane *entry)
     if (error < 0)
         return repeat_later(s);
     entry->state = STAGE_LANE_ASKED;
+}
+
+bool stage_message(const struct job *job, uint64_t *ret_ranks, WIRE(LaneStageRequest) * ret_stage)
+{
+    const struct stages *s = job->ranks->stages;
+    if (!s || s->number == 0)
+        return false;
+    memcpy(ret_ranks, s->members, sizeof s->members);
+    *ret_stage = MESSAGE_PART(
+        LaneStageRequest, lane_stage_request, .job_id = job->id, .number = s->number,
+        .ranks = {sizeof s->members, (uint8_t *)ret_ranks}, .first_clock = s->first_clock,
+        .consistency = s->terms->consistency, .staleness = s->terms->staleness);
+    return true;
 }
 
 /* Lists the lanes again: the lanes of shards may have changed since the last stage. */

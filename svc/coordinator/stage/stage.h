@@ -13,6 +13,9 @@ void stages_check(struct job *job);
 /* Called when a rank has left the job. No border can then be complete, so the waiting ranks receive
  * -EPIPE. */
 void stages_rank_left(const struct session *session);
+/* Fills in the present stage as lanes receive it. `ret_ranks` has RANKS_WORDS words, which the
+ * message names. Returns false if no stage has begun. */
+bool stage_message(const struct job *job, uint64_t *ret_ranks, WIRE(LaneStageRequest) * ret_stage);
 /* Frees the stages of a job that ends. */
 void stages_free(struct job *job);
 int stages_restore(struct service *s, const struct store_tensor *row);

@@ -83,9 +83,14 @@ struct store_session {
     uint32_t entered, was_removed;
 };
 /* A tensor, or a table of keyed rows. A table has the dtype STORE_TABLE_DTYPE, and its number of
- * shards in place of elements. A shard is stored as a piece, with its number in `piece` and in
- * `first`. */
+ * shards in place of elements. A shard is stored as a piece, with its number in `piece`, its group
+ * in `first`, and an enum store_shard in `elements`. `keeper` is the lane with a whole copy, and
+ * `former_keeper` the number of this copy; of a promoted shard, the lost lane and the copy. */
 #define STORE_TABLE_DTYPE 0u
+enum store_shard {
+    STORE_SHARD_PLACED = 1,
+    STORE_SHARD_PROMOTED = 2, /* the copy on `lane` is, or will be, promoted */
+};
 /* dtype of a row with the present stage of a job (stage/store.c) */
 #define STORE_STAGE_DTYPE UINT32_MAX
 struct store_tensor {

@@ -39,7 +39,7 @@ extern const struct table_schema schema_tables[STORE_TABLES];
 
 /* Version of the tables. A database of another version is refused. A change of a table increases
  * the version. */
-#define SCHEMA_VERSION 18
+#define SCHEMA_VERSION 19
 
 int schema_columns(const struct table_schema *table);
 /* Each function writes an SQL statement to `sql`, which has SQL_BYTES. */

@@ -53,17 +53,9 @@ int allow_check_table(const struct job_table *table, struct err *err)
     return quota_check_rows(table->job, others + terms->shards * each, err);
 }
 
-/* Returns the number of the job's shards on the lane. */
-static uint32_t allow_shards(const struct job *job, const struct lane *lane)
-{
-    uint32_t shards = 0;
-    job_each_table(table, job) table_each_shard(shard, table) shards += shard->lane == lane;
-    return shards;
-}
-
 int allow_place(struct job *job, const struct lane *lane)
 {
-    uint32_t shards = allow_shards(job, lane);
+    uint32_t shards = job_shards_on(job, lane);
     struct row_allowance *a = job_allowance_add(job, lane->id);
     if (!a)
         return -ENOMEM;
@@ -74,6 +66,22 @@ int allow_place(struct job *job, const struct lane *lane)
     a->shards = shards;
     uint64_t room = quota_rows_room(job), pending = allow_pending(job);
     if (is_first && room > pending) /* the other lanes get memory for their shards */
+        a->bytes += allow_step(job, room - pending);
+    return 0;
+}
+
+int allow_place_copy(struct job *job, const struct lane *lane, uint32_t shards)
+{
+    struct row_allowance *a = job_allowance_add(job, lane->id);
+    if (!a)
+        return -ENOMEM;
+    if (shards <= a->copied)
+        return 0;
+    bool is_first = a->shards == 0 && a->copied == 0;
+    a->bytes += (shards - a->copied) * SHARD_START_BYTES;
+    a->copied = shards;
+    uint64_t room = quota_rows_room(job), pending = allow_pending(job);
+    if (is_first && room > pending)
         a->bytes += allow_step(job, room - pending);
     return 0;
 }
@@ -181,7 +189,7 @@ void allow_restore(struct job *job, const struct lane *lane, uint64_t bytes)
     if (!a)
         return;
     a->bytes = allow_most(a->bytes, allow_least(bytes, ALLOWED_BYTES_MAX));
-    a->shards = allow_shards(job, lane);
+    a->shards = job_shards_on(job, lane);
 }
 
 void allow_aggregator_lost(struct job *job, const struct aggregator *a)

@@ -13,6 +13,8 @@ int allow_check_table(const struct job_table *table, struct err *err);
  * shards that were counted before. The caller sends the allowance with the shards. Returns 0 or
  * -ENOMEM. */
 int allow_place(struct job *job, const struct lane *lane);
+/* Like allow_place(), for copies of `shards` shards on the lane. */
+int allow_place_copy(struct job *job, const struct lane *lane, uint32_t shards);
 /* Handles a RowsWanted of a lane. */
 void allow_handle(struct peer *p, const envelope *message);
 /* Returns whether a push on this lane waits for memory, because a limit is reached. `ret_err`: the

@@ -1,6 +1,5 @@
-/* Shards of tables on lanes. A shard is PIECE_ASKED between request and answer. In this version
- * shards neither move nor have copies, so the loss of an aggregator fails the tables with shards
- * there. */
+/* Shards of tables on lanes. A shard is PIECE_ASKED between request and answer. The loss of an
+ * aggregator fails the tables that have shards there without a whole copy (copies/copies.h). */
 #include "svc/coordinator/table/place.h"
 
 #include "svc/base/cleanup.h"
@@ -13,6 +12,8 @@
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/table/allow.h"
 #include "svc/coordinator/table/ranks.h"
+#include "svc/wire/durability.h"
+#include "svc/wire/table/record_rows.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -77,13 +78,16 @@ static void shards_answered(struct service *s, void *data, const envelope *reply
 /* Collects the shards of the table on the lane that have to be sent. All shards of a table were
  * placed together, so they have one epoch. */
 static size_t shards_gather(struct job_table *table, const struct lane *lane, uint32_t *ret_numbers,
-                            uint32_t *ret_epoch)
+                            uint32_t *ret_epoch, uint32_t *ret_group)
 {
     size_t count = 0;
     for (uint32_t i = 0; i < table->terms->shards; i++) {
         struct job_shard *shard = &table->shards[i];
-        if (shard->lane != lane || shard->state != PIECE_PLACED)
+        if (shard->lane != lane || shard->state != PIECE_PLACED || shard->former > 0)
             continue;
+        if (count > 0 && shard->group != *ret_group)
+            continue;
+        *ret_group = shard->group;
         shard->state = PIECE_ASKED;
         *ret_epoch = shard->epoch;
         ret_numbers[count++] = i;
@@ -95,12 +99,12 @@ static void shards_tell_lane(struct job_table *table, struct lane *lane, uint32_
 {
     struct job *job = table->job;
     struct shards_told told = {job->id, table->id, lane->id};
-    uint32_t epoch = 0;
-    size_t count = shards_gather(table, lane, numbers, &epoch);
+    uint32_t epoch = 0, group = 0;
+    size_t count = shards_gather(table, lane, numbers, &epoch, &group);
     WIRE(TableSpec) spec = table_spec_of(table->terms, table->name);
     WIRE(TablePlace)
-    place = MESSAGE_PART(TablePlace, table_place, .table = table->id, .spec = &spec,
-                         .salt = table->salt, .shards = numbers, .n_shards = count);
+    place = MESSAGE_PART(TablePlace, table_place, .table = row_table_id(table->id, group),
+                         .spec = &spec, .salt = table->salt, .shards = numbers, .n_shards = count);
     int error = count > 0 ? allow_place(job, lane) : 0;
     if (error == 0 && count > 0)
         error = telling_ask_table(job, lane, epoch, &place, shards_answered, &told, sizeof told);
@@ -155,8 +159,10 @@ static void shards_fail_lost(struct job_table *table, const struct aggregator *a
         return;
     snprintf(text, sizeof text,
              "table '%s' of job %.127s: %s was lost with the rows of shards %s, and the table has "
-             "no copy (durability none); start the job again",
-             table->name, table->job->name, AGGREGATOR_NAME(a), shards);
+             "no %s; start the job again",
+             table->name, table->job->name, AGGREGATOR_NAME(a), shards,
+             table->terms->durability == DURABILITY_REPLICA ? "whole copy yet"
+                                                            : "copy (durability none)");
     job_table_fail(table, NULL, -EOWNERDEAD, text);
     table_each_shard(shard, table) if (shard->lane && shard->lane->aggregator == a)
         shard_detach(table, shard);
@@ -171,7 +177,8 @@ void shards_aggregator_lost(struct job *job, struct aggregator *a)
 
 static bool table_has_stranded(const struct job_table *table)
 {
-    table_each_shard(shard, table) if (shard->state == PIECE_STRANDED) return true;
+    table_each_shard(shard,
+                     table) if (shard->state == PIECE_STRANDED && shard->former == 0) return true;
     return false;
 }
 
@@ -210,7 +217,9 @@ static void shards_take_held(struct job_table *table, const struct lane *lane,
     for (size_t i = 0; i < held->n_shards && i < held->n_epochs; i++) {
         struct job_shard *shard =
             held->shards[i] < table->terms->shards ? &table->shards[held->shards[i]] : NULL;
-        if (shard && shard->lane == lane && shard->epoch == held->epochs[i])
+        bool is_held = shard && shard->lane == lane && shard->epoch == held->epochs[i] &&
+                       shard->group == row_group_of(held->table);
+        if (is_held && shard->former == 0) /* a promotion ends with the answer of the lane */
             shard->state = PIECE_READY;
     }
 }
@@ -226,7 +235,7 @@ void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join)
         const WIRE(TableHeld) *held = join->tables[i];
         struct lane *lane = lane_find(s, held->lane);
         struct job *job = jobs_find_id(s, held->job_id);
-        struct job_table *table = job ? job_table_find(job, held->table) : NULL;
+        struct job_table *table = job ? job_table_find(job, row_table_of(held->table)) : NULL;
         if (!lane || lane->aggregator != a)
             continue;
         if (!job)

@@ -4,6 +4,7 @@
 
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/job/share.h"
+#include "svc/wire/table/record_rows.h"
 
 #include <string.h>
 
@@ -27,10 +28,10 @@ static char *view_text(const struct view_source *source, const char *text)
 static const WIRE(TableCounts) *
     view_counts_in(const WIRE(JobUse) * use, uint32_t table, size_t place)
 {
-    if (place < use->n_tables && use->tables[place]->table == table)
+    if (place < use->n_tables && row_table_of(use->tables[place]->table) == table)
         return use->tables[place];
     for (size_t i = 0; i < use->n_tables; i++)
-        if (use->tables[i]->table == table)
+        if (row_table_of(use->tables[i]->table) == table)
             return use->tables[i];
     return NULL;
 }
@@ -70,11 +71,16 @@ static bool view_sum_lanes(const struct job_table *table, size_t place, WIRE(Tab
     *ret_sum = MESSAGE_PART(TableCounts, table_counts, .table = table->id);
     for (size_t i = 0; i < job->shares_count; i++) {
         const WIRE(JobUse) *use = jobs_use_of(job, &job->shares[i]);
-        const WIRE(TableCounts) *counts = use ? view_counts_in(use, table->id, place) : NULL;
-        if (!counts || counts->behind_rank >= job->workers || counts->minimum_clock == 0)
-            continue;
-        view_add_lane(ret_sum, counts);
-        shards += counts->shards;
+        const WIRE(TableCounts) *first = use ? view_counts_in(use, table->id, place) : NULL;
+        for (size_t k = 0; first && k < use->n_tables; k++) {
+            const WIRE(TableCounts) *counts = use->tables[k];
+            bool is_of = counts == first || (row_group_of(counts->table | first->table) > 0 &&
+                                             row_table_of(counts->table) == table->id);
+            if (!is_of || counts->behind_rank >= job->workers || counts->minimum_clock == 0)
+                continue;
+            view_add_lane(ret_sum, counts);
+            shards += counts->shards;
+        }
     }
     return shards > 0 && shards == view_placed_shards(table);
 }

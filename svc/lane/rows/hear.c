@@ -155,6 +155,23 @@ static void clock_has_ended(const struct lane_table *table)
     job_wake(table->job);
 }
 
+/* The rank has repeated all its open requests. A push in progress that it has not repeated was
+ * answered by the former owner, so it is applied to all shards. */
+static void rank_stands(struct lane_table *table, uint32_t number)
+{
+    struct row_progress *before = &table->queues->logged.progress;
+    struct row_rank *rank = &table->queues->ranks[number];
+    rank->must_stand = false;
+    if (table_is_bsp(table) || before->sequence == 0 || before->rank != number)
+        return;
+    list_for_each_entry (const struct row_request, push, &table->queues->pushes, link)
+        if (row_logged_is_of(&table->queues->logged, push))
+            return;
+    rank->applied = before->sequence > rank->applied ? before->sequence : rank->applied;
+    before->sequence = 0;
+    job_wake(table->job);
+}
+
 static const char *hear_ended(struct worker *w, const struct record_clock *record)
 {
     for (uint32_t i = 0; i < record->count; i++) {
@@ -164,7 +181,8 @@ static const char *hear_ended(struct worker *w, const struct record_clock *recor
             return fault;
         if (table_clocks_end(table->clocks, w->number, record->clock) > 0)
             clock_has_ended(table);
-        table->queues->ranks[w->number].must_stand = false;
+        if (table->queues->ranks[w->number].must_stand)
+            rank_stands(table, w->number);
         if (w->job->has_left || w->job->tables->has_left)
             rows_check_left(table);
     }

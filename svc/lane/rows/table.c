@@ -405,6 +405,8 @@ int lane_place_table(struct lane *lane, uint32_t job_id, const struct lane_table
     int error = table_check_place(job, spec, shards, count);
     if (error < 0)
         return error;
+    if (row_group_of(spec->id)) /* only a promotion makes tables with a group */
+        return -EINVAL;
     const struct lane_table *known = table_find(job, spec->id);
     if (known)
         return table_is_same(known, spec, shards, count) ? 0 : -EEXIST;

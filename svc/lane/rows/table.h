@@ -68,6 +68,13 @@ const struct row_settings *table_settings(const struct lane_table *table, uint64
  * rank may be any number of clocks ahead. -ENOBUFS: ROW_SETTINGS_MAX changes of BSP are not applied
  * yet. -ERANGE: the last settings are for a later clock. */
 int table_set(struct lane_table *table, uint64_t clock, const struct row_settings *settings);
+/* Returns whether the former owner of a promoted table has begun to apply this push (A131). */
+static inline bool row_logged_is_of(const struct row_logged *logged, const struct row_request *push)
+{
+    const struct row_progress *before = &logged->progress;
+    return before->sequence > 0 && push->record->sequence == before->sequence &&
+           push->worker->number == before->rank;
+}
 /* Moves a request from its list to the unused requests of its rank. */
 void table_drop_request(struct lane_table *table, struct row_request *request);
 /* Frees all tables of the job. */

@@ -134,6 +134,18 @@ struct record_clocks {
 };
 _Static_assert(sizeof(struct record_clocks) == 120, "one ring record, no holes");
 
+/* The number of a table in a record: the number of the table in the job, and above it the group.
+ * Shards that a copy has brought to another lane have a group, because this lane may have other
+ * shards of the same table (A131). Group 0: the shards are where they were placed. */
+#define ROW_GROUP_BITS 24
+#define ROW_GROUP_MAX 255u
+static inline uint32_t row_table_id(uint32_t table, uint32_t group)
+{
+    return table | group << ROW_GROUP_BITS;
+}
+static inline uint32_t row_group_of(uint32_t id) { return id >> ROW_GROUP_BITS; }
+static inline uint32_t row_table_of(uint32_t id) { return id & ((1u << ROW_GROUP_BITS) - 1); }
+
 /* Replica lane -> owner: the replica lane has applied the blocks of the log before `position`, so
  * the part of the ring that contains these blocks is free. */
 struct record_taken {

@@ -3,9 +3,9 @@ import contextlib
 import ctypes
 import errno
 
-from .._native.binding import (check, CONSISTENCIES, DTYPES, encode, lib, number, OPERATIONS,
-                               path_of, ROW_INITIALS, ROW_RULES, RowSettings, TableSpec, U32_MAX,
-                               U64_MAX)
+from .._native.binding import (check, CONSISTENCIES, DTYPES, DURABILITIES, encode, lib, number,
+                               OPERATIONS, path_of, ROW_INITIALS, ROW_RULES, RowSettings,
+                               TableSpec, U32_MAX, U64_MAX)
 from .._native.memory import Loan
 from .._process.rounds import Round
 from ..errors import mismatch
@@ -25,7 +25,7 @@ _SETTINGS = {
 
 
 def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='mean', initial=0.0,
-            seed=0, consistency=None):
+            seed=0, consistency=None, durability=None):
     """Job.table(): declares a table, the same on every rank, before the first clock(). Waits for
     connections to its lanes. Returns a Table.
 
@@ -42,6 +42,10 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
                push is applied on arrival, and a pull waits for ranks more than 2 clocks behind;
                "asp": a pull never waits; None: as the stage says, or "bsp" without stages
 
+      durability  "replica": a lane of another aggregator has a copy of the rows, and continues
+               after the loss of an aggregator; None or "none": the table ends with an aggregator
+               that serves its rows. All tables of a job agree
+
     Mismatch: a wrong argument, or another declaration on this rank or another one. GradpoolError:
     EOPNOTSUPP, the job or the transport serves no tables; EBUSY, a clock has ended."""
     spec = TableSpec(
@@ -53,6 +57,8 @@ def declare(job, name, dim, rule='sgd', *, dtype='float32', keys=None, combine='
         seed=number(seed, f"seed of table '{name}'", U64_MAX))
     spec.initial, spec.initial_value = _initial(initial, f"initial of table '{name}'")
     spec.consistency, spec.staleness = _consistency(consistency, f"consistency of table '{name}'")
+    spec.durability = DURABILITIES[
+        durability and _one_of(durability, DURABILITIES, f"durability of table '{name}'")]
     handle = ctypes.c_void_p()
     with job._using() as of_job:
         check(lib.gp_table_declare(of_job, ctypes.byref(spec), ctypes.byref(handle)))

@@ -84,6 +84,8 @@ static void apply_end_push(struct lane_table *table)
     struct row_request *push = parts_first_push(table);
     ahead_end(table);
     table->queues->ranks[push->worker->number].applied = push->record->sequence;
+    if (row_logged_is_of(&table->queues->logged, push))
+        table->queues->logged.progress.sequence = 0;
     request_end(table, push);
     table->shard = 0;
     if (table->terms->consistency != TABLE_TERMS_ASP)
@@ -97,8 +99,7 @@ static bool apply_was_applied(const struct lane_table *table)
 {
     const struct row_progress *before = &table->queues->logged.progress;
     const struct row_request *push = parts_first_push(table);
-    return !table_is_bsp(table) && before->sequence > 0 &&
-           push->record->sequence == before->sequence && push->worker->number == before->rank &&
+    return !table_is_bsp(table) && row_logged_is_of(&table->queues->logged, push) &&
            table->shard < before->shard;
 }
 

@@ -136,8 +136,7 @@ static uint64_t parts_first_key(const struct row_apply *apply)
     const struct row_request *push = parts_first_push(table);
     if (table_is_bsp(table) || before->sequence == 0 || !push)
         return apply_shard(apply)->progress.next;
-    bool is_same = push->worker->number == before->rank &&
-                   push->record->sequence == before->sequence && table->shard == before->shard;
+    bool is_same = row_logged_is_of(&table->queues->logged, push) && table->shard == before->shard;
     uint64_t next = apply_shard(apply)->progress.next;
     return is_same && before->next > next ? before->next : next;
 }

@@ -46,6 +46,13 @@ void lane_drop_copy(struct lane *lane, uint32_t job, uint32_t owner)
         copy_free(copy);
 }
 
+void lane_drop_copies(struct lane *lane, uint32_t job_id)
+{
+    struct lane_job *job = job_find(lane, job_id);
+    if (job && job->tables)
+        copies_free(job->tables);
+}
+
 static struct lane_table *copy_table(const struct row_copy *copy, uint32_t id)
 {
     list_for_each_entry (struct lane_table, table, &copy->copied, link)
@@ -201,7 +208,7 @@ void lane_copy_logged(struct lane *lane, uint32_t job_id, uint32_t owner, uint32
     job_wake(job);
 }
 
-void lane_each_copy_report(struct lane *lane,
+void lane_each_copy_report(struct lane *lane, bool again,
                            void (*each)(void *context, const struct lane_copy_report *report),
                            void *context)
 {
@@ -209,7 +216,7 @@ void lane_each_copy_report(struct lane *lane,
         if (!job->tables || job->is_dropped)
             continue;
         list_for_each_entry (struct row_copy, copy, &job->tables->copies, link) {
-            if (copy->is_due)
+            if (copy->is_due || (again && copy->is_damaged))
                 each(context, &(struct lane_copy_report){job->id, copy->owner, copy->copy,
                                                          copy->told, copy->is_damaged});
             copy->is_due = false;

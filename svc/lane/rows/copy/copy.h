@@ -5,15 +5,15 @@
 #ifndef GRADPOOL_LANE_ROWS_COPY_COPY_H
 #define GRADPOOL_LANE_ROWS_COPY_COPY_H
 
+#include "svc/lane/rows/stage/stage.h"
 #include "svc/lane/rows/table.h"
 #include "svc/lane/table/log.h"
 
-/* Number of a promoted table on its lane: the number of the table in the job, and above it the
- * number of the promotion, because the lane may have other shards of the same table. */
-#define COPY_GROUP_BITS 24
-static inline uint32_t copy_table_id(uint32_t table, uint32_t group)
+/* Number of a table on its lane (svc/wire/table/record_rows.h): a first promotion adds a group,
+ * because the lane may have other shards of the same table. Later promotions keep the group. */
+static inline uint32_t copy_table_id(uint32_t id, uint32_t group)
 {
-    return (table & ((1u << COPY_GROUP_BITS) - 1)) | group << COPY_GROUP_BITS;
+    return row_group_of(id) ? id : row_table_id(id, group);
 }
 
 /* All tables of a job on one other lane. */
@@ -45,6 +45,8 @@ int lane_place_copy(struct lane *lane, uint32_t job, const struct lane_copy_spec
 /* Drops the copy of the tables of `owner`; afterwards the lane no longer reads the ring.
  * Unknown copies are ignored. */
 void lane_drop_copy(struct lane *lane, uint32_t job, uint32_t owner);
+/* Drops all copies of the job. */
+void lane_drop_copies(struct lane *lane, uint32_t job);
 /* The owner has reported that blocks before `position` have landed. Unknown copies are ignored. */
 void lane_copy_logged(struct lane *lane, uint32_t job, uint32_t owner, uint32_t copy,
                       uint64_t position);
@@ -54,20 +56,25 @@ struct lane_copy_report {
     uint64_t position; /* all blocks before are applied (TAKEN) */
     bool is_damaged;   /* the copy cannot be used any more */
 };
-/* Calls `each` for every copy that has applied blocks, or is damaged, since the last call. */
-void lane_each_copy_report(struct lane *lane,
+/* Calls `each` for every copy that has applied blocks, or is damaged, since the last call; `again`:
+ * also for every damaged copy. */
+void lane_each_copy_report(struct lane *lane, bool again,
                            void (*each)(void *context, const struct lane_copy_report *report),
                            void *context);
 
 struct lane_promotion {
     uint32_t owner, copy;
-    uint32_t group; /* number of the promotion in the job, from 1 */
-    uint32_t epoch; /* epoch of all shards from now on */
+    uint32_t group; /* group of tables that have none yet: 1 to ROW_GROUP_MAX, unique in the job */
+    uint32_t epoch; /* epoch of all shards from now on, unique in the job */
+    /* stage that the job has begun; `number` 0: none. Tables whose log does not contain the begin
+     * of this stage begin the stage here. */
+    struct lane_stage stage;
 };
 /* Applies all blocks that have landed, and makes the copy's tables tables of this lane. The owner
  * can write to the ring no more. Every rank has to repeat its requests and its clock. Returns 0,
  * also if the copy was promoted before. -EAGAIN: the allowance is used up, and a request for more
- * was made. -ENOENT: no such copy; -EBADMSG: the copy is not whole, or is damaged. */
+ * was made. -ENOENT: no such copy; -EBADMSG: the copy is not whole, or is damaged; -EINVAL: an
+ * invalid group or stage. After -EINVAL nothing has changed. */
 int lane_promote_copy(struct lane *lane, uint32_t job, const struct lane_promotion *promotion);
 
 /* Applies at most one block of each copy. Returns whether there was work. */

@@ -62,17 +62,36 @@ static int promote_table(struct lane_table *table, const struct lane_promotion *
     table->id = copy_table_id(table->id, promotion->group);
     list_remove(&table->link);
     list_append(&table->job->tables->tables, &table->link);
+    if (promotion->stage.number > table->queues->logged.stage)
+        stage_begin_table(table, &promotion->stage);
     return 0;
 }
 
 /* ---- the copy ---- */
 
-static bool is_promoted(const struct lane_job *job, uint32_t group)
+static bool table_has_epoch(const struct lane_table *table, uint32_t epoch)
 {
-    list_for_each_entry (const struct lane_table, table, &job->tables->tables, link)
-        if (table->id >> COPY_GROUP_BITS == group)
+    for (uint32_t i = 0; i < table->terms->shards; i++)
+        if (table->shards[i] && table->shards[i]->epoch == epoch)
             return true;
     return false;
+}
+
+static bool is_promoted(const struct lane_job *job, uint32_t epoch)
+{
+    list_for_each_entry (const struct lane_table, table, &job->tables->tables, link)
+        if (row_group_of(table->id) && table_has_epoch(table, epoch))
+            return true;
+    return false;
+}
+
+static bool promotion_is_sound(const struct lane_promotion *promotion)
+{
+    const struct lane_stage *stage = &promotion->stage;
+    bool has_stage = stage->number > 0;
+    return promotion->group >= 1 && promotion->group <= ROW_GROUP_MAX && promotion->epoch > 0 &&
+           (!has_stage || (stage->ranks && stage->first_clock >= CLOCK_FIRST &&
+                           stage->consistency <= TABLE_TERMS_ASP));
 }
 
 /* Applies all blocks that count. There are at most LOG_RING_BYTES of them. */
@@ -91,8 +110,10 @@ int lane_promote_copy(struct lane *lane, uint32_t job_id, const struct lane_prom
 {
     struct lane_job *job = job_find(lane, job_id);
     struct row_copy *copy = copy_find(job, promotion->owner);
+    if (!promotion_is_sound(promotion))
+        return -EINVAL;
     if (!copy || copy->copy != promotion->copy)
-        return job && job->tables && is_promoted(job, promotion->group) ? 0 : -ENOENT;
+        return job && job->tables && is_promoted(job, promotion->epoch) ? 0 : -ENOENT;
     int error = promote_apply(copy);
     if (error < 0)
         return error;
@@ -102,6 +123,8 @@ int lane_promote_copy(struct lane *lane, uint32_t job_id, const struct lane_prom
     if (error < 0)
         return error;
     copy_free(copy);
+    if (promotion->stage.number > job->tables->stage)
+        job->tables->stage = promotion->stage.number;
     tables_open_network(job);
     job_wake(job);
     return 0;

@@ -246,9 +246,11 @@ static void log_end_block(struct row_log *log, const struct log_head *head, size
 static struct log_head log_progress(const struct lane_table *table)
 {
     const struct row_apply *apply = table->job->tables->apply;
-    bool is_midst = apply->table == table && table->shards[table->shard];
+    const struct lane_shard *shard = table_shard_at(table, table->shard);
+    bool is_midst = apply->table == table && shard;
     struct log_head head = {.table = table->id, .at_shard = table->shard};
-    head.next = is_midst ? table->shards[table->shard]->progress.next : 0;
+    /* with BSP a former owner of a promoted shard may have applied a part of the clock */
+    head.next = shard && (is_midst || table_is_bsp(table)) ? shard->progress.next : 0;
     if (table_is_bsp(table)) {
         head.clock = table->clock;
     } else if (table->shard > 0 || is_midst) {
@@ -359,6 +361,16 @@ static bool log_awaits_import(const struct lane_tables *tables)
     return false;
 }
 
+/* Returns whether a push is open that a former owner has applied in part. The log has no place for
+ * its progress beside that of the push that is applied now. */
+static bool log_awaits_resumed(const struct lane_tables *tables)
+{
+    list_for_each_entry (const struct lane_table, table, &tables->tables, link)
+        if (!table_is_bsp(table) && table->queues->logged.progress.sequence > 0)
+            return true;
+    return false;
+}
+
 static void log_next_shard(struct row_log *log)
 {
     struct lane_table *table = log->table;
@@ -425,6 +437,8 @@ static bool log_copy(struct lane_tables *tables)
         if (log_is_on(log) && !log->table)
             row_log_states_changed(tables);
     } else if (!log_write_due_state(tables)) {
+        if (log_awaits_resumed(tables))
+            return false;
         log_complete(tables);
     }
     return true;

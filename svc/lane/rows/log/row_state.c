@@ -8,7 +8,7 @@
 #include <string.h>
 
 struct state_head {
-    uint64_t minimum, steps_before;
+    uint64_t minimum, steps_before, stage;
     uint64_t clock, next; /* progress, as in struct log_head */
     uint32_t rank, at_shard;
     uint32_t consistency, staleness;
@@ -47,6 +47,7 @@ size_t row_state_write(const struct lane_table *table, const struct log_head *pr
     char *at = ret_payload;
     struct state_head head = {.minimum = table->clocks->minimum,
                               .steps_before = table->hold->steps_before,
+                              .stage = table->job->tables->stage,
                               .clock = progress->clock,
                               .next = progress->next,
                               .rank = progress->rank,
@@ -74,7 +75,8 @@ static bool state_is_sound(const struct lane_table *table, const struct state_he
            head->consistency >= TABLE_TERMS_BSP && head->consistency <= TABLE_TERMS_ASP &&
            head->rank < head->ranks && head->at_shard <= table->terms->shards &&
            head->minimum >= CLOCK_FIRST && head->minimum <= RECORD_CLOCK_MOST &&
-           head->clock <= RECORD_CLOCK_MOST;
+           head->clock <= RECORD_CLOCK_MOST &&
+           (head->consistency != TABLE_TERMS_BSP || head->clock >= CLOCK_FIRST);
 }
 
 static bool state_settings_are_sound(const struct lane_table *table, const struct row_setting *each,
@@ -118,6 +120,7 @@ int row_state_read(struct lane_table *table, const void *payload, size_t bytes)
     table->terms->consistency = head.consistency;
     table->terms->staleness = head.staleness;
     table->queues->logged.progress.minimum = head.minimum;
+    table->queues->logged.stage = head.stage;
     state_read_ranks(table, at + head.settings * sizeof *settings, head.ranks);
     const struct log_head progress = {
         .clock = head.clock, .next = head.next, .rank = head.rank, .at_shard = head.at_shard};

@@ -52,7 +52,7 @@ static void stage_begin_shards(struct lane_table *table, uint64_t clock)
             table->shards[i]->progress = (struct shard_progress){.clock = clock};
 }
 
-static void stage_begin(struct lane_table *table, const struct lane_stage *stage)
+void stage_begin_table(struct lane_table *table, const struct lane_stage *stage)
 {
     table_clocks_regroup(table->clocks, stage->ranks, stage->first_clock);
     stage_begin_shards(table, stage->first_clock);
@@ -75,7 +75,7 @@ int lane_begin_stage(struct lane *lane, uint32_t job_id, const struct lane_stage
     if (error < 0)
         return error;
     list_for_each_entry (struct lane_table, table, &job->tables->tables, link)
-        stage_begin(table, stage);
+        stage_begin_table(table, stage);
     job->tables->stage = stage->number;
     row_log_states_changed(job->tables);
     job_wake(job);

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 struct lane;
+struct lane_table;
 
 struct lane_stage {
     uint64_t number;       /* from 1, larger than that of every earlier stage */
@@ -22,5 +23,8 @@ struct lane_stage {
  * before `first_clock`; -EINVAL: no rank, an unknown consistency, or a clock that has ended;
  * -ESTALE: a later stage has begun. After an error nothing has changed. */
 int lane_begin_stage(struct lane *lane, uint32_t job, const struct lane_stage *stage);
+/* Begins the stage in a promoted table whose former owner has answered all requests of the former
+ * stage, but whose log does not contain the begin of this stage. */
+void stage_begin_table(struct lane_table *table, const struct lane_stage *stage);
 
 #endif

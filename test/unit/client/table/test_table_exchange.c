@@ -59,8 +59,9 @@ static int begin_to(struct table_exchange *e, uint32_t lanes)
     struct table_request request = {.dtype = REDUCE_F32, .dim = 4, .keys = 8, .parts = parts};
     for (uint32_t lane = 0; lane < LANES; lane++)
         if (lanes & 1u << lane)
-            parts[request.parts_count++] = (struct request_part){.lane = lane, .spans = 1};
-    return exchange_begin(&all, e, &request, RECORD_PUSH, TABLE, &worker);
+            parts[request.parts_count++] =
+                (struct request_part){.lane = lane, .number = TABLE, .spans = 1};
+    return exchange_begin(&all, e, &request, RECORD_PUSH, &worker);
 }
 
 static struct record_error error_of(uint32_t word, int code, const char *text)
@@ -172,7 +173,7 @@ static void open_parts_are_repeated_in_order(void **state)
     for (int i = 0; i < 5; i++)
         assert_int_equal(begin_to(&exchanges[i], i == 1 ? 1 : 3), 0);
     exchange_word(&all, 1, exchanges[3].parts[1].record.word);
-    while ((part = exchanges_next(&all, 1, part ? part->record.sequence : 0)))
+    while ((part = exchanges_next(&all, 1, 0, part ? part->record.sequence : 0)))
         seen[count++] = part->record.sequence;
     assert_int_equal(count, 3);
     assert_int_equal(seen[0], 1);

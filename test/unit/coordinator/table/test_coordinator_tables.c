@@ -269,8 +269,8 @@ static void properties_that_lanes_do_not_serve_are_refused(void **state)
     struct rig *rig = *state;
     struct end *lane = rig_aggregator(rig, 1);
     struct member zero = join_from(rig, NODE, 0, 1);
-    declare_terms(zero.end, TABLE_TERMS_BSP, DURABILITY_REPLICA, 0);
-    refused(zero.end, -EOPNOTSUPP, "lanes make no copies of rows yet");
+    declare_terms(zero.end, TABLE_TERMS_BSP, DURABILITY_WORKER, 0);
+    refused(zero.end, -EOPNOTSUPP, "workers store no copies of rows");
     declare_terms(zero.end, TABLE_TERMS_BSP, 0, TABLE_TERMS_KEEP);
     refused(zero.end, -EOPNOTSUPP, "clear GP_KEEP");
     end_expect_none(lane, BODY(PLACE_REQUEST));
@@ -318,6 +318,8 @@ static void a_job_that_continues_without_workers_has_no_tables_with_bsp(void **s
     struct member zero = join_to_continue(rig, 0, 0), one = join_to_continue(rig, 1, 0);
     end_declare_table(zero.end, "users", 32, SHARDS);
     refused(zero.end, -EOPNOTSUPP, "; set consistency to GP_SSP or GP_ASP, or on_worker_loss");
+    declare_terms(zero.end, TABLE_TERMS_ASP, DURABILITY_REPLICA, 0);
+    refused(zero.end, -EOPNOTSUPP, "continues without lost workers has no copies of rows");
     declare_terms(zero.end, TABLE_TERMS_ASP, 0, 0);
     message_free(end_expect(zero.end, BODY(DECLARE_REPLY)));
     end_leave(one.end);
@@ -389,7 +391,7 @@ static void a_dead_aggregator_fails_the_table_on_every_rank(void **state)
     struct end *second = rig_aggregator(rig, 1);
     rig_kill(rig, first->process);
     told_of_failure(zero.end, route.table, -EOWNERDEAD, text);
-    told_of_failure(one.end, route.table, -EOWNERDEAD, "table 'users' of job words: aggregator 1");
+    told_of_failure(one.end, route.table, -EOWNERDEAD, "has no copy (durability none)");
     end_declare_table(zero.end, "users", 32, SHARDS);
     refused(zero.end, -EOWNERDEAD, text);
     /* the lost tensor gets another lane, but the shards of the table get none */

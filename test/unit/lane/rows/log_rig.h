@@ -22,6 +22,7 @@
 #define NUMBER 41    /* number of its aggregator */
 #define COPY 5
 #define NEXT_EPOCH 9
+#define GROUP 7 /* group of the promoted table */
 #define DIM 64
 #define SHARDS 2
 #define KEYS 10000u
@@ -81,7 +82,7 @@ static inline void relay(void)
         lane_copy_logged(replica(), RIG_JOB, RIG_LANE, holder()->logged.copy, relayed);
     }
     if (!is_mute)
-        lane_each_copy_report(replica(), take, NULL);
+        lane_each_copy_report(replica(), false, take, NULL);
 }
 
 static inline void turn(void)
@@ -206,16 +207,18 @@ static inline void rows_have(struct rows_rig *r, uint32_t gradients)
 
 static inline int promote(void)
 {
-    const struct lane_promotion promotion = {.owner = RIG_LANE, .copy = COPY, .epoch = NEXT_EPOCH};
+    const struct lane_promotion promotion = {
+        .owner = RIG_LANE, .copy = COPY, .group = GROUP, .epoch = NEXT_EPOCH};
     for (uint32_t i = 0; i < SHARDS; i++)
         next.route.shards[i].epoch = NEXT_EPOCH;
+    next.route.table = row_table_id(ROWS_TABLE, GROUP);
     return lane_promote_copy(replica(), RIG_JOB, &promotion);
 }
 
 /* Sends the standing of a rank that has ended `clock`. */
 static inline void stand(uint32_t rank, uint64_t clock)
 {
-    const uint32_t table = ROWS_TABLE;
+    const uint32_t table = next.route.table;
     struct record_clock record;
     next.workers[rank].clock.ended = clock;
     next.workers[rank].clock.sequence = old.workers[rank].clock.sequence;

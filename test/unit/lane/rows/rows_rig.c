@@ -131,7 +131,7 @@ void rows_set(struct rows_rig *r, const struct row_settings *s)
                                                .beta = s->beta,
                                                .l1 = s->l1,
                                                .l2 = s->l2,
-                                               .table = ROWS_TABLE}};
+                                               .table = r->route.table}};
     for (uint32_t lane = 0; lane < r->lanes_count; lane++)
         rows_send(r, lane, 0, &record, sizeof record);
 }
@@ -193,7 +193,7 @@ struct record_rows rows_record(const struct rows_rig *r, const struct rows_asked
                                uint32_t lane, enum record_rows_operation operation)
 {
     const struct worker_clock *clock = &r->workers[asked->rank].clock;
-    return table_request_record(&asked->request, rows_part(asked, lane), operation, ROWS_TABLE,
+    return table_request_record(&asked->request, rows_part(asked, lane), operation, r->route.table,
                                 asked->word, worker_clock_now(clock), clock->sequence);
 }
 
@@ -229,7 +229,7 @@ void rows_asked_free(struct rows_asked *asked)
 
 void rows_clock(struct rows_rig *r, uint32_t rank)
 {
-    const uint32_t table = ROWS_TABLE;
+    const uint32_t table = r->route.table;
     struct record_clock record;
     assert_int_equal(worker_clock_end(&r->workers[rank].clock), 0);
     worker_clock_record(&r->workers[rank].clock, RECORD_CLOCK_ENDED, &table, 1, 0, &record);
@@ -299,7 +299,7 @@ uint64_t rows_stored(const struct rows_rig *r)
     uint64_t count = 0;
     for (uint32_t lane = 0; lane < r->lanes_count; lane++) {
         const struct lane_job *job = job_find(r->lanes[lane].lane, RIG_JOB);
-        const struct lane_table *table = table_find(job, ROWS_TABLE);
+        const struct lane_table *table = table_find(job, r->route.table);
         for (uint32_t i = 0; i < r->terms.shards; i++)
             if (table_shard_at(table, i))
                 count += table_shard_at(table, i)->store->rows.count;

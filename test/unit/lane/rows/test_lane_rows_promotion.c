@@ -1,4 +1,6 @@
 /* Tests the promotion of a copy after the loss of its owner, with repeated requests. */
+#include "svc/lane/rows/log/row_state.h"
+#include "svc/wire/ranks.h"
 #include "test/unit/lane/rows/log_rig.h"
 
 /* Number of promotions after which a shard had a part of the updates of a clock or push. */
@@ -37,6 +39,11 @@ static void run_and_die(int steps, int pushes, struct rows_asked *ret_asked[RANK
     settle();
 }
 
+static struct lane_table *promoted_table(void)
+{
+    return table_find(job_find(replica(), RIG_JOB), next.route.table);
+}
+
 /* The owner dies after some steps. Returns whether all pushes had their words. */
 static bool die_and_promote(unsigned consistency, int steps)
 {
@@ -48,7 +55,7 @@ static bool die_and_promote(unsigned consistency, int steps)
     until(the_log()->state == ROW_LOG_WHOLE);
     run_and_die(steps, pushes, asked);
     assert_int_equal(promote(), 0);
-    midst += table_find(job_find(replica(), RIG_JOB), ROWS_TABLE)->queues->logged.progress.next > 0;
+    midst += promoted_table()->queues->logged.progress.next > 0;
     rows_set(&next, &settings);
     for (uint32_t rank = 0; rank < RANKS; rank++) {
         for (int i = 0; i < pushes; i++) {
@@ -68,6 +75,7 @@ static bool die_and_promote(unsigned consistency, int steps)
         rows_asked_free(repeated);
     }
     rows_have(&next, RANKS * (uint32_t)pushes);
+    assert_int_equal(promoted_table()->queues->logged.progress.sequence, 0);
     stop();
     return is_over;
 }
@@ -155,7 +163,7 @@ static void records_that_do_not_fit_a_promotion_are_refused(void **state)
                                        .form = RECORD_CLOCK_ENDED,
                                        .count = 1,
                                        .clock = 3,
-                                       .tables = {ROWS_TABLE}};
+                                       .tables = {row_table_id(ROWS_TABLE, GROUP)}};
     promoted(TABLE_TERMS_BSP);
     promoted_lane_refuses(
         &ended, sizeof ended,
@@ -184,9 +192,67 @@ static void a_copy_that_is_not_whole_is_not_promoted(void **state)
     place_copy();
     assert_int_equal(promote(), -EBADMSG);
     lane_drop_copy(replica(), RIG_JOB, RIG_LANE);
-    assert_int_equal(lane_promote_copy(replica(), RIG_JOB,
-                                       &(struct lane_promotion){RIG_LANE, COPY, 1, NEXT_EPOCH}),
-                     -ENOENT);
+    assert_int_equal(
+        lane_promote_copy(replica(), RIG_JOB,
+                          &(struct lane_promotion){RIG_LANE, COPY, 1, NEXT_EPOCH, {0}}),
+        -ENOENT);
+    stop();
+}
+
+static void a_promotion_with_an_invalid_group_or_stage_is_refused(void **state)
+{
+    const struct lane_promotion wrong[] = {
+        {RIG_LANE, COPY, 0, NEXT_EPOCH, {0}},
+        {RIG_LANE, COPY, ROW_GROUP_MAX + 1, NEXT_EPOCH, {0}},
+        {RIG_LANE, COPY, 1, 0, {0}},
+        {RIG_LANE, COPY, 1, NEXT_EPOCH, {.number = 1, .first_clock = 1}},
+        {RIG_LANE, COPY, 1, NEXT_EPOCH, {.number = 1, .ranks = (uint64_t[RANKS_WORDS]){1}}},
+    };
+    start(TABLE_TERMS_BSP);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_int_equal(lane_promote_copy(replica(), RIG_JOB, &wrong[i]), -EINVAL);
+    assert_non_null(the_copy());
+    struct lane_table_spec table = {row_table_id(ROWS_TABLE, 1), "group", &old.terms, ROWS_SALT};
+    assert_int_equal(
+        lane_place_table(owner(), RIG_JOB, &table, &(struct lane_shard_spec){0, ROWS_EPOCH}, 1),
+        -EINVAL);
+    stop();
+}
+
+/* The owner dies after the begin of a stage, and before this begin is in the log. */
+static void a_stage_that_the_log_lacks_begins_at_the_promotion(void **state)
+{
+    const uint64_t ranks[RANKS_WORDS] = {2};
+    const struct lane_promotion promotion = {
+        RIG_LANE, COPY, GROUP, NEXT_EPOCH, {.number = 1, .ranks = ranks, .first_clock = 5}};
+    start(TABLE_TERMS_BSP);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    assert_int_equal(lane_promote_copy(replica(), RIG_JOB, &promotion), 0);
+    next.route.table = row_table_id(ROWS_TABLE, GROUP);
+    const struct lane_table *table = promoted_table();
+    assert_int_equal(table->clock, 5);
+    assert_int_equal(table_clocks_of(table->clocks, 0), CLOCK_NONE);
+    assert_int_equal(table_clocks_of(table->clocks, 1), 5);
+    assert_int_equal(tables_of(replica())->stage, 1);
+    stop();
+}
+
+/* A state with a wrong progress changes nothing, not even the settings before it. */
+static void a_state_that_does_not_fit_changes_nothing(void **state)
+{
+    start(TABLE_TERMS_BSP);
+    struct lane_table *table = table_find(job_find(owner(), RIG_JOB), ROWS_TABLE);
+    until(table->changes->count == 1);
+    const struct log_head wrong = {.table = ROWS_TABLE}; /* clock 0 */
+    char *payload = malloc(row_state_bytes_max(table));
+    size_t bytes = row_state_write(table, &wrong, payload);
+    table->changes->count = 0;
+    assert_int_equal(row_state_read(table, payload, bytes), -EBADMSG);
+    assert_int_equal(table->changes->count, 0);
+    free(payload);
     stop();
 }
 
@@ -200,6 +266,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(records_that_do_not_fit_a_promotion_are_refused),
         cmocka_unit_test(a_repeated_promotion_changes_nothing),
         cmocka_unit_test(a_copy_that_is_not_whole_is_not_promoted),
+        cmocka_unit_test(a_promotion_with_an_invalid_group_or_stage_is_refused),
+        cmocka_unit_test(a_stage_that_the_log_lacks_begins_at_the_promotion),
+        cmocka_unit_test(a_state_that_does_not_fit_changes_nothing),
     };
     rows_set_kind(argc, argv);
     return cmocka_run_group_tests(tests, NULL, NULL);

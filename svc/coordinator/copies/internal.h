@@ -1,0 +1,65 @@
+/* States of copies, private to this room. */
+#ifndef GRADPOOL_COORDINATOR_COPIES_INTERNAL_H
+#define GRADPOOL_COORDINATOR_COPIES_INTERNAL_H
+
+#include "svc/coordinator/copies/copies.h"
+#include "svc/coordinator/loop/loop.h"
+
+enum copy_state {
+    COPY_ABSENT,  /* no copy; a lane is chosen when one is there */
+    COPY_BEGUN,   /* the owner receives the number of the copy */
+    COPY_PLACING, /* the replica lane receives the tables */
+    COPY_COPYING, /* the owner copies its rows */
+    COPY_WHOLE,   /* stored: after the loss of the owner the copy is promoted */
+    COPY_LOST,    /* the copy is lost; "no copy" is not stored yet */
+    /* "no copy" is stored; the owner is informed, so that words of pushes wait no longer */
+    COPY_ENDING,
+    COPY_PROMOTED,  /* the owner is lost; the route to the replica lane is not stored yet */
+    COPY_PROMOTING, /* the route is stored; the replica lane has not confirmed yet */
+};
+
+/* All tables of a job on one lane, the owner. */
+struct shards_copy {
+    struct list link; /* node in table_list.copies */
+    struct job *job;
+    uint32_t owner, replica; /* lanes; replica 0: not chosen */
+    uint32_t copy;           /* number of the copy, unique in the service; 0: none */
+    enum copy_state state;
+    uint32_t asked;         /* requests without an answer */
+    bool is_whole;          /* the owner has reported that the copy is whole */
+    bool is_repeated;       /* an answer asks for a repetition */
+    uint32_t failures;      /* number of consecutive copies that did not become whole */
+    bool is_lacking;        /* the lack of another aggregator is logged */
+    uint64_t not_before_ns; /* earliest time of the next attempt */
+    struct timer timer;     /* fires when the next attempt is due */
+};
+
+/* Returns the lane of the owner or of the replica; NULL: the lane is unknown. */
+struct lane *copy_owner(const struct shards_copy *copy);
+struct lane *copy_replica(const struct shards_copy *copy);
+/* Attempts the next step after `delay_ns`. */
+void copy_later(struct shards_copy *copy, uint64_t delay_ns);
+/* Gives up the present copy: stores "no copy" if a whole copy is stored, informs the owner, and
+ * begins another copy later. */
+void copy_lose(struct shards_copy *copy, const char *why);
+void copy_step(struct shards_copy *copy);
+/* Removes an entry. */
+void copy_remove(struct shards_copy *copy);
+
+/* calls.c: requests to lanes. */
+void copy_tell_log(struct shards_copy *copy, bool begins);
+void copy_tell_tables(struct shards_copy *copy);
+void copy_tell_end(const struct shards_copy *copy);
+void copy_tell_promotion(struct shards_copy *copy);
+
+/* promote.c */
+/* Takes the shards of the lost owner off their lane. */
+void promote_begin(struct shards_copy *copy);
+/* Stores the new routes, and attaches the shards to the replica lane. */
+void promote_store(struct shards_copy *copy);
+/* Handles the confirmation of the replica lane. */
+void promote_done(struct shards_copy *copy);
+/* Fails all tables of the copy, whose rows are lost. */
+void promote_fail(struct shards_copy *copy, const char *why);
+
+#endif

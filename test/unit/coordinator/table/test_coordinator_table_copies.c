@@ -1,0 +1,203 @@
+/* Tests copies of tables at the coordinator: their begin, their loss, and their promotion after the
+ * loss of the owner. The test plays both aggregators and the worker. */
+#include "svc/wire/durability.h"
+#include "svc/wire/table/record_rows.h"
+#include "svc/wire/table/table_terms.h"
+#include "test/unit/coordinator/coordinator_rig.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, rig_setup, rig_teardown)
+#define SHARDS 8
+#define OWNER 1   /* lane of the first aggregator */
+#define REPLICA 2 /* lane of the second aggregator */
+
+/* A worker with a table, its owner, and the aggregator with the copy. */
+struct scene {
+    struct end *owner, *replica, *worker;
+    uint32_t job, table, copy;
+};
+
+static void send_table(struct end *e, const char *name, uint32_t durability)
+{
+    WIRE(TableSpec)
+    spec = MESSAGE_PART(TableSpec, table_spec, .name = (char *)name, .dim = 4, .dtype = 1,
+                        .shards = SHARDS, .rule = 1, .durability = durability);
+    WIRE(TableSpec) * specs[] = {&spec};
+    end_send(e, &MESSAGE(0, DECLARE_REQUEST, declare_request, .tables = specs, .n_tables = 1));
+}
+
+static void declare_refused(struct end *e, const char *name, uint32_t durability, const char *text)
+{
+    send_table(e, name, durability);
+    envelope *reply = end_expect(e, BODY(FAILURE));
+    assert_failed_so(reply->failure->code, reply->failure->text, -EOPNOTSUPP, text);
+    message_free(reply);
+}
+
+static void report(struct end *e, const struct scene *scene, uint32_t lane, bool is_whole)
+{
+    end_send(e, &MESSAGE(0, TABLE_LOG_REPORT, table_log_report, .lane = lane, .job_id = scene->job,
+                         .copy = scene->copy, .is_whole = is_whole));
+    rig_settle(e->rig);
+}
+
+/* Checks the begin of a copy: the owner receives its number first, then the replica lane receives
+ * the table. */
+static void expect_copy(struct scene *scene, struct end *replica, uint32_t owner, uint32_t group)
+{
+    envelope *log = end_expect(scene->owner, BODY(TABLE_LOG));
+    scene->copy = log->table_log->copy;
+    assert_int_not_equal(scene->copy, 0);
+    assert_int_equal(log->table_log->lane, owner);
+    message_free(log);
+    envelope *place = end_expect(replica, BODY(PLACE_REQUEST));
+    assert_int_equal(place->place_request->copied_lane, owner);
+    assert_int_equal(place->place_request->copy, scene->copy);
+    assert_int_equal(place->place_request->table->n_shards, SHARDS);
+    assert_int_equal(place->place_request->table->table, row_table_id(scene->table, group));
+    assert_int_not_equal(place->place_request->table_bytes_max, 0);
+    message_free(place);
+}
+
+static struct scene begin(struct rig *rig)
+{
+    struct scene scene = {.owner = rig_local_aggregator(rig, 1, "")};
+    uint64_t session;
+    scene.worker = rig_join(rig, "words", 0, 1, &session, &scene.job);
+    send_table(scene.worker, "users", DURABILITY_REPLICA);
+    message_free(end_expect(scene.owner, BODY(PLACE_REQUEST)));
+    envelope *reply = end_expect(scene.worker, BODY(DECLARE_REPLY));
+    scene.table = reply->declare_reply->tables[0]->table;
+    message_free(reply);
+    end_expect_none(scene.owner, BODY(TABLE_LOG)); /* no other aggregator */
+    scene.replica = rig_aggregator(rig, 1);
+    expect_copy(&scene, scene.replica, OWNER, 0);
+    return scene;
+}
+
+static void expect_promotion(const struct scene *scene)
+{
+    envelope *promote = end_expect(scene->replica, BODY(TABLE_PROMOTE));
+    const WIRE(TablePromote) *request = promote->table_promote;
+    assert_int_equal(request->lane, REPLICA);
+    assert_int_equal(request->owner, OWNER);
+    assert_int_equal(request->copy, scene->copy);
+    assert_int_equal(request->group, 1);
+    assert_int_equal(request->epoch, 2);
+    assert_null(request->stage);
+    message_free(promote);
+}
+
+static void expect_route(const struct scene *scene)
+{
+    envelope *change = end_expect(scene->worker, BODY(ROUTE_CHANGE));
+    const WIRE(TableRoute) *route = change->route_change->tables[0];
+    assert_int_equal(route->table, scene->table);
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        assert_int_equal(route->shards[i]->lane, REPLICA);
+        assert_int_equal(route->shards[i]->group, 1);
+        assert_int_equal(route->shards[i]->epoch, 2);
+    }
+    message_free(change);
+}
+
+static void expect_failure(const struct scene *scene, const char *text)
+{
+    envelope *failure = end_expect(scene->worker, BODY(TABLE_FAILURE));
+    assert_failed_so(failure->table_failure->code, failure->table_failure->text, -EOWNERDEAD, text);
+    message_free(failure);
+}
+
+static void a_whole_copy_continues_after_the_loss_of_its_owner(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    rig_kill(*state, scene.owner->process);
+    expect_promotion(&scene);
+    expect_route(&scene);
+    end_expect_none(scene.worker, BODY(TABLE_FAILURE));
+    struct end *third = rig_aggregator(*state, 1);
+    scene.owner = scene.replica;
+    expect_copy(&scene, third, REPLICA, 1);
+    end_ask_refused(
+        rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR),
+        &MESSAGE(0, TABLE_FILE_REQUEST, table_file_request, .job = "words", .table = "users"),
+        -EOPNOTSUPP, "has shards on the lane of a copy, and such shards are not exported");
+}
+
+static void a_copy_that_is_not_whole_is_not_promoted(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.replica, &scene, REPLICA, true); /* only the owner's report counts */
+    rig_kill(*state, scene.owner->process);
+    expect_failure(&scene, "was lost with the rows of shards 0, 1, 2, 3 and 4 more, and the table "
+                           "has no whole copy yet");
+    end_expect_none(scene.replica, BODY(TABLE_PROMOTE));
+}
+
+/* The owner's words wait until the log is ended by order, after "no copy" is stored. */
+static void a_lost_copy_is_ended_and_begins_again(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    report(scene.replica, &scene, REPLICA, false);
+    message_free(end_expect(scene.replica, BODY(TABLE_COPY_END)));
+    envelope *log = end_expect(scene.owner, BODY(TABLE_LOG));
+    assert_int_equal(log->table_log->copy, 0);
+    message_free(log);
+    uint32_t first = scene.copy;
+    expect_copy(&scene, scene.replica, OWNER, 0);
+    assert_int_not_equal(scene.copy, first);
+    rig_kill(*state, scene.owner->process);
+    expect_failure(&scene, "no whole copy yet");
+}
+
+static void a_copy_that_its_lane_cannot_promote_fails_the_table(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    scene.replica->refuses = BODY(TABLE_PROMOTE);
+    rig_kill(*state, scene.owner->process);
+    expect_failure(&scene, "lane 1 was lost, which served shards 0, 1, 2, 3 and 4 more, ");
+}
+
+/* The owner ends while there is no coordinator. */
+static void a_restarted_coordinator_knows_a_whole_copy(void **state)
+{
+    struct rig *rig = *state;
+    struct scene scene = begin(rig);
+    report(scene.owner, &scene, OWNER, true);
+    rig_crash(rig);
+    rig_kill(rig, scene.owner->process);
+    rig_start(rig);
+    scene.replica = rig_rejoin_with_table(rig, scene.replica, NULL);
+    expect_promotion(&scene);
+}
+
+static void tables_of_a_job_agree_in_their_durability(void **state)
+{
+    struct scene scene = begin(*state);
+    declare_refused(scene.worker, "items", DURABILITY_NONE,
+                    "the job has tables with another durability");
+}
+
+int main(void)
+{
+    const struct CMUnitTest cases[] = {
+        CASE(a_whole_copy_continues_after_the_loss_of_its_owner),
+        CASE(a_copy_that_is_not_whole_is_not_promoted),
+        CASE(a_lost_copy_is_ended_and_begins_again),
+        CASE(a_copy_that_its_lane_cannot_promote_fails_the_table),
+        CASE(a_restarted_coordinator_knows_a_whole_copy),
+        CASE(tables_of_a_job_agree_in_their_durability),
+    };
+    return cmocka_run_group_tests(cases, NULL, NULL);
+}
