@@ -11,7 +11,7 @@ packages=(
     libhwloc-dev libjemalloc-dev libsqlite3-dev libjansson-dev libmicrohttpd-dev
     libinih-dev
     # tests
-    libcmocka-dev python3-scipy binutils clang libclang-rt-dev clang-format util-linux spin
+    libcmocka-dev python3-scipy binutils clang libclang-rt-dev clang-format util-linux spin tcc
     # jobs: PyTorch, and data sets that come with scikit-learn
     python3 python3-torch python3-numpy python3-sklearn python3-jsonschema
     # systems that gradpool is compared with
