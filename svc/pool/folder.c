@@ -76,7 +76,11 @@ static bool state_read_line(struct pool_folder *f, char *line)
     if (strncmp(line, "job ", 4) == 0)
         return snprintf(f->job, sizeof f->job, "%s", line + 4) < (int)sizeof f->job;
     if (strncmp(line, "result ", 7) == 0)
-        return true; /* of an earlier pool, which has ended */
+        return f->was_over = true;
+    if (strncmp(line, "waits ", 6) == 0)
+        return true; /* for the process of a study */
+    if (strncmp(line, "engine ", 7) == 0)
+        return snprintf(f->engine, sizeof f->engine, "%s", line + 7) < (int)sizeof f->engine;
     if (strncmp(line, "site ", 5) == 0)
         return snprintf(f->site, sizeof f->site, "%s", line + 5) < (int)sizeof f->site;
     int fields = sscanf(line, "rank %" SCNu32 " %" SCNu64 " %d %" SCNx64, &rank, &incarnation, &pid,
@@ -102,7 +106,7 @@ static int state_damaged(const char *path, const char *line, struct err *err)
 
 static int state_read(struct pool_folder *f, struct err *err)
 {
-    char path[PATH_MAX], line[256] = "";
+    char path[PATH_MAX], line[1024] = "";
     int version = 0;
     folder_file(f, "state", path);
     FILE *file = fopen(path, "re");
@@ -124,10 +128,15 @@ static bool state_write(const struct pool_folder *f, FILE *file)
             VERSION, f->pool, f->program, f->job, f->founders);
     if (*f->site)
         fprintf(file, "site %s\n", f->site);
+    if (*f->engine)
+        fprintf(file, "engine %s\n", f->engine);
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
         if (f->incarnations[rank])
             fprintf(file, "rank %" PRIu32 " %" PRIu64 " %d %016" PRIx64 "\n", rank,
                     f->incarnations[rank], (int)f->pids[rank], f->identities[rank]);
+    for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
+        if (f->waits[rank])
+            fprintf(file, "waits %" PRIu32 " %s\n", rank, f->waits[rank]);
     if (f->has_result)
         fprintf(file, "result %d\n", f->result);
     bool is_written = !ferror(file);

@@ -11,6 +11,7 @@
 
 #define FOLDER_JOB_BYTES 128 /* with the zero byte */
 #define FOLDER_SITE_BYTES 65 /* with the zero byte */
+#define FOLDER_ENGINE_BYTES 16
 #define FOLDER_NAME_BYTES 32 /* longest name of a file */
 
 struct pool_folder {
@@ -19,13 +20,16 @@ struct pool_folder {
     uint64_t pool;    /* random number of this folder */
     uint64_t program; /* hash of the program and its arguments */
     char job[FOLDER_JOB_BYTES];
-    char site[FOLDER_SITE_BYTES]; /* "": the workers were started without orders */
+    char site[FOLDER_SITE_BYTES];     /* "": the workers were started without orders */
+    char engine[FOLDER_ENGINE_BYTES]; /* "": local */
+    bool was_over; /* the last pool of the folder has ended by itself, and its workers before it */
     uint32_t founders;
     bool has_result;                       /* the workers have ended; never set by folder_open() */
     int result;                            /* exit code of the pool */
     uint64_t incarnations[POOL_RANKS_MAX]; /* number of the newest start of each rank; 0: none */
     pid_t pids[POOL_RANKS_MAX];            /* process of that start; 0: not known */
     uint64_t identities[POOL_RANKS_MAX];   /* its process_identity() */
+    char *waits[POOL_RANKS_MAX]; /* reason for which the rank does not run yet; NULL: none */
 };
 
 /* Creates the folder if it is missing, locks it, and reads its state. A new folder has an empty

@@ -2,9 +2,9 @@
 #ifndef GRADPOOL_POOL_INTERNAL_H
 #define GRADPOOL_POOL_INTERNAL_H
 
+#include "svc/pool/engine/engine.h"
 #include "svc/pool/folder.h"
 #include "svc/pool/pool.h"
-#include "svc/pool/process.h"
 #include "svc/pool/site/site.h"
 #include "svc/pool/watch.h"
 
@@ -12,14 +12,13 @@ struct worker_pool {
     const struct pool_options *options;
     struct pool_folder *folder;
     struct pool_ranks ranks;
-    struct pool_process processes[POOL_RANKS_MAX]; /* by rank */
+    struct pool_engine *engine;
     uint32_t foreign[POOL_RANKS_MAX]; /* process of another pool that has joined as this rank */
     struct watch *watch;              /* NULL: the site gives orders */
     struct site *site;                /* NULL: the service has no slots for this pool */
     uint32_t workers_max;             /* of the job, which may be an earlier pool's */
     int signal_fd;
     int forwarded;      /* signal that ends the workers; 0: none has arrived */
-    bool had_children;  /* at the start, so not every child is a descendant of a worker */
     bool awaits_look;   /* workers were adopted, and the job has not been seen yet */
     bool is_fixed_told; /* the user knows that the job cannot change its size */
     bool is_too_large;  /* the last look has shown a size above --workers-max */
@@ -34,6 +33,8 @@ int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err);
 uint64_t pool_program_hash(char *const *program);
 /* Starts the parent of workers with preloaded modules, if the user has named modules. */
 void pool_begin_preload(struct worker_pool *pool);
+/* Stores the folder after a change of the rank. A failure is printed. */
+void pool_store_rank(struct pool_folder *folder, uint32_t rank);
 /* Starts a process of the rank, and enters it or its failure. */
 void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns);
 /* Carries out the orders that have arrived. Returns the state of the connection: 0 or a negative

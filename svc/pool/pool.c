@@ -1,4 +1,4 @@
-/* The loop of a pool: waits for the ends of processes, for signals, for looks at the job or orders
+/* The loop of a pool: waits for events of the engine, for signals, for looks at the job or orders
  * of its site, and for times that are due. Owns struct worker_pool. Decisions: ranks.c. */
 #include "svc/pool/pool.h"
 
@@ -7,16 +7,16 @@
 #include "svc/base/system/signals.h"
 #include "svc/pool/internal.h"
 #include "svc/pool/preload/preload.h"
+#include "svc/pool/slurm/slurm.h"
 
 #include <errno.h>
 #include <limits.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
 #include <sys/signalfd.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define FAILED 1
@@ -55,56 +55,81 @@ void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end,
                 (struct site_report){.event = SITE_ENDED, .end = end, .number = number});
     enum rank_verdict verdict =
         ranks_ended(&pool->ranks, rank, end, number, clock_now_ns(), &pause_s);
-    process_close(&pool->processes[rank]);
     describe_end(end, number, how, sizeof how);
     pool_tell_verdict(pool, rank, how, verdict, pause_s);
     if (pool->watch)
         watch_hurry(pool->watch);
 }
 
-/* Ends the processes that the worker has started. The worker's own status is read afterwards. */
-static void clear_rank(struct worker_pool *pool, uint32_t rank)
+/* --- events of the engine --- */
+
+/* The state of the folder shows the reason to the process of a study. */
+static void pool_store_wait(struct worker_pool *pool, uint32_t rank, const char *text)
 {
-    uint32_t left = process_clear(&pool->processes[rank]);
-    if (left > 0)
+    char **waits = &pool->folder->waits[rank];
+    if (!*waits && !text)
+        return;
+    free(*waits);
+    *waits = text ? strdup(text) : NULL;
+    pool_store_rank(pool->folder, rank);
+}
+
+/* A text with a path stays on this host (PL1). */
+static void pool_report_wait(struct worker_pool *pool, uint32_t rank, const char *text)
+{
+    struct site_report report = {.event = SITE_WITHHELD};
+    snprintf(report.text, sizeof report.text, "rank %u: %.*s", rank, SITE_TEXT_BYTES - 32,
+             strchr(text, '/') ? "see the messages of the pool" : text);
+    pool_store_wait(pool, rank, text);
+    pool_report(pool, rank, report);
+}
+
+static void pool_worker_runs(struct worker_pool *pool, uint32_t rank)
+{
+    ranks_runs(&pool->ranks, rank, true, clock_now_ns());
+    pool_store_wait(pool, rank, NULL);
+    pool_report(pool, rank, (struct site_report){.event = SITE_STARTED});
+}
+
+static void pool_worker_waits(struct worker_pool *pool, const struct engine_event *event)
+{
+    ranks_runs(&pool->ranks, event->rank, false, clock_now_ns());
+    pool_say("rank %u does not run yet: %s", event->rank, event->text);
+    pool_report_wait(pool, event->rank, event->text);
+}
+
+static void pool_worker_refused(struct worker_pool *pool, const struct engine_event *event)
+{
+    uint32_t pause_s = ranks_put_off(&pool->ranks, event->rank, clock_now_ns());
+    if (pause_s == 0)
+        return pool_rank_ended(pool, event->rank, END_SIGNAL, SIGTERM);
+    pool_say("rank %u was not started: %s; the next try is in %u s", event->rank, event->text,
+             pause_s);
+    pool_report_wait(pool, event->rank, event->text);
+}
+
+static void pool_worker_ended(struct worker_pool *pool, const struct engine_event *event)
+{
+    if (event->left > 0)
         pool_say("rank %u: %u of its processes have not ended after SIGKILL; look at them with ps",
-                 rank, left);
+                 event->rank, event->left);
+    pool_store_wait(pool, event->rank, NULL);
+    pool_rank_ended(pool, event->rank, event->end, event->number);
 }
 
-static int rank_of(const struct worker_pool *pool, pid_t pid)
+static void pool_take_events(struct worker_pool *pool)
 {
-    for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
-        const struct pool_process *process = &pool->processes[rank];
-        if (process->pidfd >= 0 && process->is_own && process->cookie.pid == pid)
-            return (int)rank;
+    struct engine_event event;
+    while (pool->engine->calls->next(pool->engine, &event)) {
+        switch (event.kind) {
+        case ENGINE_RUNS: pool_worker_runs(pool, event.rank); break;
+        case ENGINE_WAITS: pool_worker_waits(pool, &event); break;
+        case ENGINE_REFUSED: pool_worker_refused(pool, &event); break;
+        case ENGINE_ENDED: pool_worker_ended(pool, &event); break;
+        case ENGINE_NOTHING: break;
+        case ENGINE_SAYS: pool_say("job %s: %s", pool->folder->job, event.text); break;
+        }
     }
-    return -1;
-}
-
-/* Reads the ends of all children. A child without a rank is a process that a worker has started,
- * whose parent has ended. */
-static void reap_children(struct worker_pool *pool)
-{
-    siginfo_t info = {0};
-    while (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid > 0) {
-        pid_t pid = info.si_pid;
-        int rank = rank_of(pool, pid);
-        if (rank >= 0)
-            clear_rank(pool, (uint32_t)rank);
-        info = (siginfo_t){0};
-        if (waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG) < 0)
-            return;
-        if (rank >= 0)
-            pool_rank_ended(pool, (uint32_t)rank,
-                            info.si_code == CLD_EXITED ? END_EXIT : END_SIGNAL, info.si_status);
-        info = (siginfo_t){0};
-    }
-}
-
-static void adopted_ended(struct worker_pool *pool, uint32_t rank)
-{
-    clear_rank(pool, rank);
-    pool_rank_ended(pool, rank, END_UNKNOWN, 0);
 }
 
 /* --- looks --- */
@@ -178,12 +203,12 @@ static void tell_unseen(struct worker_pool *pool, int error, const struct err *e
  * by its number. */
 static bool session_is_foreign(struct worker_pool *pool, uint32_t rank, uint32_t pid)
 {
-    struct cookie cookie;
-    if (pid == 0 || pid == (uint32_t)pool->processes[rank].cookie.pid)
+    if (pid == 0)
         return false;
     if (pid == pool->foreign[rank])
         return true;
-    if (!process_find_cookie((pid_t)pid, &cookie) || cookie.pool == pool->folder->pool)
+    uint64_t owner = pool->engine->calls->pool_of(pool->engine, pid);
+    if (owner == 0 || owner == pool->folder->pool)
         return false;
     pool->foreign[rank] = pid;
     pool_say("job %s: rank %u is process %u of another pool on this host; give this job another "
@@ -268,16 +293,15 @@ static void pool_take_signals(struct worker_pool *pool)
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
         if (info.ssi_signo == SIGUSR1)
             pool_read_rest(pool);
-        else if (info.ssi_signo != SIGCHLD)
+        else
             pool_stop(pool, (int)info.ssi_signo);
-    reap_children(pool);
 }
 
 static bool pool_is_signalled(const struct worker_pool *pool)
 {
     struct signalfd_siginfo info;
     while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGCHLD && info.ssi_signo != SIGUSR1)
+        if (info.ssi_signo != SIGUSR1)
             return true;
     return false;
 }
@@ -313,7 +337,9 @@ static uint64_t pool_act(struct worker_pool *pool)
             return preload_due();
         switch (action.verb) {
         case POOL_START: pool_start_rank(pool, action.rank, now_ns); break;
-        case POOL_SIGNAL: process_signal(&pool->processes[action.rank], action.signal); break;
+        case POOL_SIGNAL:
+            pool->engine->calls->signal(pool->engine, action.rank, action.signal);
+            break;
         case POOL_JUDGE: judge_rank(pool, action.rank, NULL); break;
         case POOL_NOTHING: return action.at_ns;
         }
@@ -323,21 +349,16 @@ static uint64_t pool_act(struct worker_pool *pool)
 static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
 {
     int news_fd = pool->site ? site_fd(pool->site) : watch_fd(pool->watch);
-    struct pollfd fds[POOL_RANKS_MAX + 3] = {{.fd = pool->signal_fd, .events = POLLIN},
-                                             {.fd = news_fd, .events = POLLIN},
-                                             {.fd = preload_fd(), .events = POLLIN}};
-    for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
-        const struct pool_process *process = &pool->processes[rank];
-        fds[rank + 3] =
-            (struct pollfd){.fd = process->is_own ? -1 : process->pidfd, .events = POLLIN};
-    }
-    int ready = poll(fds, pool->ranks.most + 3, clock_poll_ms(next_ns, clock_now_ns()));
+    struct pollfd fds[] = {{.fd = pool->signal_fd, .events = POLLIN},
+                           {.fd = news_fd, .events = POLLIN},
+                           {.fd = pool->engine->calls->fd(pool->engine), .events = POLLIN},
+                           {.fd = preload_fd(), .events = POLLIN}};
+    int ready = poll(fds, 4, clock_poll_ms(next_ns, clock_now_ns()));
     preload_turn(); /* before the end of its process is read */
     if (ready <= 0)
         return;
-    for (uint32_t rank = 0; rank < pool->ranks.most; rank++)
-        if (fds[rank + 3].revents)
-            adopted_ended(pool, rank);
+    if (fds[2].revents)
+        pool_take_events(pool);
     if (fds[1].revents && pool->site)
         (void)pool_take_orders(pool);
     else if (fds[1].revents)
@@ -384,15 +405,16 @@ static int pool_choose_site(struct worker_pool *pool, int adopted, struct err *e
 static void report_adopted(struct worker_pool *pool)
 {
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++) {
-        const struct pool_process *process = &pool->processes[rank];
+        struct cookie cookie;
         pool->ranks.ranks[rank].incarnation = pool->folder->incarnations[rank];
-        if (process->pidfd < 0)
+        if (!pool->engine->calls->find(pool->engine, rank, &cookie))
             continue;
-        pool->folder->incarnations[rank] = process->cookie.incarnation;
-        pool->folder->pids[rank] = process->cookie.pid;
-        pool->folder->identities[rank] = process_identity((uint32_t)process->cookie.pid);
-        pool->ranks.ranks[rank].incarnation = process->cookie.incarnation;
-        pool->ranks.ranks[rank].ordered = process->cookie.incarnation;
+        pool->folder->incarnations[rank] = cookie.incarnation;
+        pool->folder->pids[rank] = cookie.pid;
+        pool->folder->identities[rank] =
+            cookie.pid > 0 ? process_identity((uint32_t)cookie.pid) : 0;
+        pool->ranks.ranks[rank].incarnation = cookie.incarnation;
+        pool->ranks.ranks[rank].ordered = cookie.incarnation;
         pool_report(pool, rank, (struct site_report){.event = SITE_STARTED});
     }
 }
@@ -468,28 +490,57 @@ static int pool_begin_workers(struct worker_pool *pool, struct err *err)
                                : pool_begin_watch(pool, adopted, err);
 }
 
+/* A pool cannot find workers of another engine, and would start second ones. */
+static int pool_check_engine(struct worker_pool *pool, const char *name, struct err *err)
+{
+    struct pool_folder *folder = pool->folder;
+    const char *former = *folder->engine ? folder->engine : "local";
+    if (*folder->job && !folder->was_over && strcmp(former, name) != 0)
+        return err_set(err, -EEXIST,
+                       "folder %s: its workers were started with --engine %s; give the same "
+                       "--engine, or another --folder",
+                       folder->path, former);
+    snprintf(folder->engine, sizeof folder->engine, "%s", strcmp(name, "local") == 0 ? "" : name);
+    return 0;
+}
+
+static int pool_begin_engine(struct worker_pool *pool, struct err *err)
+{
+    const struct pool_options *o = pool->options;
+    const char *name = o->engine ? o->engine : "local";
+    static struct slurm_setup slurm; /* outlives the engine */
+    slurm = (struct slurm_setup){
+        .folder = pool->folder, .options = o->slurm, .signal_fd = pool->signal_fd, .say = pool_say};
+    int error = pool_check_engine(pool, name, err);
+    if (error < 0)
+        return error;
+    return strcmp(name, "slurm") == 0 ? engine_slurm_create(&slurm, &pool->engine, err)
+                                      : engine_local_create(pool->folder, &pool->engine, err);
+}
+
 static int pool_begin(struct worker_pool *pool, struct err *err)
 {
     const struct pool_options *o = pool->options;
-    sigset_t watched = signals_that_end();
-    for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
-        pool->processes[rank].pidfd = -1;
+    sigset_t watched = signals_that_end(), children;
     ranks_init(&pool->ranks, o->workers, o->workers_max, o->leave_ns);
     pool->workers_max = o->workers_max;
     int error = folder_open(o->folder, pool->folder, err);
     if (error < 0)
         return error;
-    pool->had_children = !preload_is_inherited() && processes_has_children();
-    sigaddset(&watched, SIGCHLD);
+    sigemptyset(&children);
+    sigaddset(&children, SIGCHLD);
     sigaddset(&watched, SIGUSR1);
     sigprocmask(SIG_BLOCK, &watched, NULL);
+    sigprocmask(SIG_BLOCK, &children, NULL);
     pool->signal_fd = signalfd(-1, &watched, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (pool->signal_fd < 0 || prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) < 0)
-        return err_set(err, -errno, "no signals of children: %s", strerror(errno));
-    int begun = pool_begin_workers(pool, err);
-    if (begun == 0)
+    if (pool->signal_fd < 0)
+        return err_set(err, -errno, "no descriptor for a pool: %s", strerror(errno));
+    error = pool_begin_engine(pool, err);
+    if (error == 0)
+        error = pool_begin_workers(pool, err);
+    if (error == 0)
         pool_begin_preload(pool);
-    return begun;
+    return error;
 }
 
 /* A study that was started again learns the exit code from the folder. */
@@ -520,8 +571,7 @@ int pool_run(const struct pool_options *options)
     }
     preload_end();
     pool_settle(&pool);
-    if (!pool.had_children)
-        processes_end_children();
+    pool.engine->calls->end(pool.engine);
     int code = pool.ranks.code ? pool.ranks.code : pool.ranks.has_trained ? 0 : FAILED;
     pool_store_result(&pool, code);
     folder_close(pool.folder);

@@ -1,6 +1,6 @@
-/* A pool: starts the workers of one job on this host, follows the size of the job or the orders of
- * a site, and ends all processes of a worker that has ended. Programs come from the caller
- * alone. */
+/* A pool: starts the workers of one job on this host or with Slurm, follows the size of the job or
+ * the orders of a site, and ends all processes of a worker that has ended. Programs come from the
+ * caller alone. */
 #ifndef GRADPOOL_POOL_POOL_H
 #define GRADPOOL_POOL_POOL_H
 
@@ -15,6 +15,8 @@ struct pool_options {
     uint32_t workers, workers_max;
     uint64_t leave_ns;     /* time in which a removed worker leaves by itself */
     char **program;        /* arguments; ends with NULL */
+    const char *engine;    /* of the workers: "local" or "slurm"; NULL: local */
+    char *const *slurm;    /* more options of srun and sbatch; NULL ends */
     const char *preload;   /* modules, preload_find_mistake(); NULL: none */
     const char *site;      /* site that the user has named; NULL: `host_site` */
     const char *study;     /* of the job; NULL: none. Used with a site */

@@ -14,6 +14,7 @@
 #define GONE_NS (30 * NS_PER_S)    /* longest wait for a look after the end of an adopted process */
 #define STEADY_NS (120 * NS_PER_S) /* a process that has lived so long ends a series of deaths */
 #define PAUSE_MAX_S 60
+#define REFUSAL_S 5u    /* pause after the first refusal of a start */
 #define FAILURES_MAX 3  /* processes of a rank that may end before their first step */
 #define LOOKS_OF_STEP 2 /* one new round may have begun before the rank has joined */
 
@@ -62,15 +63,48 @@ void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bo
                             .started_ns = now_ns,
                             .failures = r->failures,
                             .deaths = r->deaths,
+                            .refusals = r->refusals,
                             .rounds = UINT64_MAX};
+}
+
+static void rank_enter(struct pool_rank *rank, enum rank_state state)
+{
+    rank->state = state;
+    rank->is_pending = true;
+}
+
+void ranks_runs(struct pool_ranks *p, uint32_t rank, bool is_running, uint64_t now_ns)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    r->is_withheld = !is_running;
+    if (!is_running && r->state == RANK_LEAVING)
+        rank_enter(r, RANK_ENDING);
+    if (!is_running)
+        return;
+    r->started_ns = now_ns;
+    r->refusals = 0;
+}
+
+uint32_t ranks_put_off(struct pool_ranks *p, uint32_t rank, uint64_t now_ns)
+{
+    struct pool_rank *r = &p->ranks[rank];
+    if (r->state != RANK_RUNNING || p->is_ending)
+        return 0;
+    uint32_t pause_s = REFUSAL_S << (r->refusals < 4 ? r->refusals : 4);
+    pause_s = pause_s < PAUSE_MAX_S ? pause_s : PAUSE_MAX_S;
+    r->refusals++;
+    await_start(r, now_ns + pause_s * NS_PER_S);
+    return pause_s;
 }
 
 /* --- size --- */
 
 static void ranks_let_leave(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
 {
-    rank->state = RANK_LEAVING;
     rank->was_leaving = true;
+    if (rank->is_withheld)
+        return rank_enter(rank, RANK_ENDING);
+    rank->state = RANK_LEAVING;
     rank->due_ns = now_ns + p->leave_ns;
 }
 
@@ -201,12 +235,6 @@ void ranks_adopted(struct pool_ranks *p, const struct pool_look *look, uint64_t 
 }
 
 /* --- ends --- */
-
-static void rank_enter(struct pool_rank *rank, enum rank_state state)
-{
-    rank->state = state;
-    rank->is_pending = true;
-}
 
 static void ranks_end_all(struct pool_ranks *p, enum rank_state state)
 {

@@ -53,12 +53,14 @@ struct pool_rank {
     bool has_joined;      /* a look has shown the process in the job */
     bool has_trained;     /* the newest process has ended with exit code 0 by itself */
     bool has_failed;      /* the newest process has failed */
+    bool is_withheld;     /* the process does not run yet, for example in a queue of Slurm */
     uint64_t incarnation; /* number of the newest start of the rank; 0: never started */
     uint64_t ordered;     /* incarnation of the newest order to start; 0: none */
     uint64_t due_ns, started_ns, ended_ns;
     uint32_t failures; /* processes in a row that have ended without a step */
     uint32_t deaths;   /* processes in a row that have lived for a short time */
     uint64_t rounds;   /* of the job, at the last look that has shown a step */
+    uint32_t refusals; /* starts in a row that were refused, without a process */
     uint32_t looks;    /* looks that have shown a step */
     /* rounds of the job, plus 1, at the first look that has shown a leave after a removal; 0: no
      * such look */
@@ -121,6 +123,13 @@ void ranks_begin(struct pool_ranks *p, uint64_t now_ns);
 /* Enters a running process. */
 void ranks_started(struct pool_ranks *p, uint32_t rank, uint64_t incarnation, bool is_adopted,
                    uint64_t now_ns);
+/* Enters whether the process of a started rank runs, or does not run yet. A rank whose process does
+ * not run is not waited for when it has to leave. */
+void ranks_runs(struct pool_ranks *p, uint32_t rank, bool is_running, uint64_t now_ns);
+/* The start of the rank was refused, and no process exists. A start is tried again after 5, 10, 20,
+ * 40, 60 s, and counts as no failure. Returns the pause in seconds; 0: the rank was being ended,
+ * and ranks_ended() follows. */
+uint32_t ranks_put_off(struct pool_ranks *p, uint32_t rank, uint64_t now_ns);
 /* Handles the state of the job: a new size, and ranks that train. Returns whether the size is
  * new. */
 bool ranks_looked(struct pool_ranks *p, const struct pool_look *look, uint64_t now_ns);

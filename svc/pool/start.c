@@ -1,6 +1,5 @@
 /* Start of a rank: its variables, its log, its process. The number of the start is stored before
  * the process exists, so no two processes have the same cookie. */
-#include "svc/base/cleanup.h"
 #include "svc/base/system/process.h"
 #include "svc/pool/internal.h"
 #include "svc/pool/preload/preload.h"
@@ -52,7 +51,7 @@ static void set_variables(const struct worker_pool *pool, uint32_t rank, struct 
     variable_add_number(v, "GRADPOOL_SIZE", founders);
     variable_add_number(v, "GRADPOOL_WORKERS_MAX", pool->workers_max);
     variable_add_number(v, "RANK", rank);
-    variable_add_number(v, "LOCAL_RANK", rank);
+    variable_add_number(v, "LOCAL_RANK", pool->engine->calls->is_spread ? 0 : rank);
     variable_add_number(v, "WORLD_SIZE", rank < founders ? founders : rank + 1);
     if (pool->site) {
         char text[24];
@@ -73,15 +72,20 @@ void pool_begin_preload(struct worker_pool *pool)
         preload_begin(o->preload, o->program, variables.list, pool->folder);
 }
 
+void pool_store_rank(struct pool_folder *folder, uint32_t rank)
+{
+    struct err err;
+    if (folder_store(folder, &err) < 0)
+        pool_say("rank %u: its state was not stored: %s", rank, err.text);
+}
+
 /* Stores the process of a start. If a worker overwrites its environment, and the cookie with it,
  * the next pool finds the worker by this process. */
 static void store_process(struct pool_folder *folder, uint32_t rank, pid_t pid)
 {
-    struct err err;
     folder->pids[rank] = pid;
     folder->identities[rank] = process_identity((uint32_t)pid);
-    if (folder_store(folder, &err) < 0)
-        pool_say("rank %u: its process was not stored: %s", rank, err.text);
+    pool_store_rank(folder, rank);
 }
 
 static uint64_t next_incarnation(const struct worker_pool *pool, uint32_t rank)
@@ -94,30 +98,24 @@ static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret
 {
     struct start_variables variables;
     struct pool_folder *folder = pool->folder;
-    const struct cookie cookie = {
-        .pool = folder->pool, .rank = rank, .incarnation = next_incarnation(pool, rank)};
+    struct cookie cookie;
     *ret_is_final = false;
-    folder->incarnations[rank] = cookie.incarnation;
+    folder->incarnations[rank] = next_incarnation(pool, rank);
     folder->pids[rank] = 0;
     folder->identities[rank] = 0;
     folder->founders = pool->ranks.founders;
     int error = folder_store(folder, err);
     if (error < 0)
         return error;
-    _cleanup_fd_ int log_fd = folder_open_log(folder, rank, err);
-    if (log_fd < 0)
-        return log_fd;
-    dprintf(log_fd, "gradpool run: rank %u of job %s, start %llu\n", rank, folder->job,
-            (unsigned long long)cookie.incarnation);
     set_variables(pool, rank, &variables);
-    const struct process_spec spec = {.program = pool->options->program,
-                                      .variables = variables.list,
-                                      .job = folder->job,
-                                      .log_fd = log_fd};
-    error = preload_start_process(&spec, &cookie, &pool->processes[rank], ret_is_final, err);
-    if (error == 0)
-        store_process(folder, rank, pool->processes[rank].cookie.pid);
-    return error;
+    const struct engine_start start = {.program = pool->options->program,
+                                       .variables = variables.list,
+                                       .rank = rank,
+                                       .incarnation = folder->incarnations[rank]};
+    int runs = pool->engine->calls->start(pool->engine, &start, ret_is_final, err);
+    if (runs > 0 && pool->engine->calls->find(pool->engine, rank, &cookie))
+        store_process(folder, rank, cookie.pid);
+    return runs;
 }
 
 /* The text names no program and no path: these stay on this host (PL1). */
@@ -144,12 +142,14 @@ void pool_start_rank(struct worker_pool *pool, uint32_t rank, uint64_t now_ns)
     struct err err;
     bool is_final;
     uint32_t pause_s = 0;
-    int error = rank_start_process(pool, rank, &is_final, &err);
-    if (error < 0 && is_final)
+    int runs = rank_start_process(pool, rank, &is_final, &err);
+    if (runs < 0 && is_final)
         return refuse_rank(pool, rank, &err, now_ns);
     ranks_started(&pool->ranks, rank, pool->folder->incarnations[rank], false, now_ns);
-    if (error == 0)
+    if (runs > 0)
         return pool_report(pool, rank, (struct site_report){.event = SITE_STARTED});
+    if (runs == 0)
+        return;
     enum rank_verdict verdict = ranks_ended(&pool->ranks, rank, END_EXIT, 1, now_ns, &pause_s);
     pool_tell_verdict(pool, rank, err.text, verdict, pause_s);
     report_failed(pool, rank, &err);

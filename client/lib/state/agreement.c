@@ -4,10 +4,15 @@
 #include "client/lib/round/push_pull.h"
 #include "client/lib/session/process.h"
 #include "client/lib/state/internal.h"
+#include "svc/base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+
+/* Longest time between two agreements, and its part of the ranks' deadline. */
+#define PART_NS NS_PER_S
+#define DEADLINE_PARTS 4
 
 /* Packs an error and its rank into one negative number. */
 #define FAILURE_RANKS 1024
@@ -112,5 +117,19 @@ int agree(struct snapshot *s, size_t step, uint64_t *steps)
         error = judge(s);
     if (error == 0 && steps)
         *steps = (uint64_t)-s->least->negative_steps;
+    return error;
+}
+
+int agree_in_parts(struct snapshot *s, part_fn part, void *context, size_t *step)
+{
+    uint64_t limit_ns = s->job->client->timeout_ns / DEADLINE_PARTS;
+    uint64_t part_ns = limit_ns < PART_NS ? limit_ns : PART_NS;
+    int error = 0;
+    s->is_over = !has_file(s);
+    do {
+        if (!s->is_over)
+            s->is_over = part(s, context, clock_now_ns() + part_ns) <= 0;
+        error = agree(s, (*step)++, NULL);
+    } while (error == 0 && !s->least->is_over);
     return error;
 }

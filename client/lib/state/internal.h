@@ -7,9 +7,10 @@
 
 #define AGREEMENT_NAME "gradpool.agreement"
 
-/* Steps on which ranks agree: the begin, the file, one step for each tensor from AT_TENSOR on, one
- * or more for the rows of tables, and the end. */
-enum { AT_BEGIN, AT_FILE, AT_TENSOR, RESTORES = 1 << 30 };
+/* Steps on which ranks agree. They are numbered: the begin, the file, and then one step for each
+ * tensor and each part of the work on the file. Steps of restores have other numbers than those of
+ * snapshots. */
+enum { AT_BEGIN, AT_FILE, RESTORES = 1 << 30 };
 
 /* One rank's part of an agreement. Each field of the result is the minimum of this field over all
  * ranks. */
@@ -26,7 +27,7 @@ struct agreement {
     int64_t rank;                /* the lowest rank has the file */
     /* clock of the tables, with both signs; 0: the job has no table with BSP */
     int64_t clock, negative_clock;
-    int64_t is_over; /* 0: this rank has rows of tables to copy; 1: it has none */
+    int64_t is_over; /* 0: work on the file is left; 1: this rank has none */
 };
 #define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
 
@@ -62,6 +63,13 @@ struct snapshot {
 int agree(struct snapshot *s, size_t step, uint64_t *steps);
 /* Returns whether the result of an agreement lets all ranks continue. */
 bool is_agreed(const struct agreement *least);
+/* Does a part of the work on the file, on the rank with the file, until `until_ns` or a little
+ * later. Returns 1 if work is left, 0, or an error in s->err. */
+typedef int (*part_fn)(struct snapshot *s, void *context, uint64_t until_ns);
+/* Calls `part` on the rank with the file until no work is left. The ranks agree after each part, so
+ * they do not time out while a large file is read or written. All ranks call the function. `step`:
+ * first of the agreements; out, the next one. Returns as agree(). */
+int agree_in_parts(struct snapshot *s, part_fn part, void *context, size_t *step);
 /* Waits for a round. `started`: return value of the push. */
 int wait_for(struct snapshot *s, int started, gp_request *const *q);
 /* Sets an error that names late ranks. A rank that is late for an agreement has not called
@@ -76,8 +84,8 @@ void snapshot_tables_find(struct snapshot *s);
 /* Waits until the pushes of this rank are applied. Called when all ranks have ended the same
  * clocks. Sets s->err after an error. */
 void snapshot_tables_settle(struct snapshot *s);
-/* Reads the tables of the file once, to check them. Sets s->err after an error. */
-void snapshot_tables_check(struct snapshot *s, const struct state_file *f);
+/* Reads the tables of the file once, in parts, to check them. Returns as part_fn. */
+int snapshot_tables_check(struct snapshot *s, const struct state_file *f, uint64_t until_ns);
 /* Copies the rows of all tables to the file `w` of this rank (NULL: to the lanes, from the file of
  * snapshot_tables_check()). All ranks call the function. `step`: first of the agreements; out, the
  * next one. Returns 0, or an error on all ranks. */

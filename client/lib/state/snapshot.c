@@ -282,13 +282,13 @@ static int begin_file(struct snapshot *s, const char *path, struct state_writer 
 }
 
 /* Saves a tensor. An error of the file reaches the other ranks in the next agreement. */
-static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
+static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w, size_t step)
 {
     struct gp_tensor *t = s->tensors[i];
     gp_request *q = NULL;
     uint64_t steps = t->steps[t->round % 3];
     s->next = t;
-    int error = agree(s, AT_TENSOR + i, &steps);
+    int error = agree(s, step, &steps);
     if (error == 0) {
         s->next = NULL;
         error = wait_for(s, push_save(t, s->state, &q), &q);
@@ -300,20 +300,20 @@ static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w)
 
 static int save_all(struct snapshot *s, struct state_writer *w)
 {
-    int error = agree(s, AT_FILE, NULL);
+    size_t step = AT_FILE;
+    int error = agree(s, step++, NULL);
     for (size_t i = 0; i < s->count && error == 0; i++)
-        error = save_tensor(s, i, w);
+        error = save_tensor(s, i, w, step++);
     if (error < 0)
         return error;
-    size_t step = AT_TENSOR + s->count;
     s->next = NULL;
     error = snapshot_tables_copy(s, w, &step);
     /* all ranks agree that the whole file is written */
     if (error == 0)
-        error = agree(s, step, NULL);
+        error = agree(s, step++, NULL);
     if (error == 0 && has_file(s))
         state_write_finish(w, &s->err);
-    return error < 0 ? error : agree(s, step + 1, NULL);
+    return error < 0 ? error : agree(s, step, NULL);
 }
 
 /* Checks that every tensor has parameters. If parameters are missing, lanes refuse the round, and
@@ -373,8 +373,14 @@ static bool is_declared(const struct snapshot *s, const char *name)
     return false;
 }
 
-/* Finds all errors of the file before the first restore (L26). */
-static int check_file(struct snapshot *s, const struct state_file *f)
+/* A file from which all ranks restore. */
+struct restoring {
+    const char *path; /* of this rank */
+    struct state_file file;
+    size_t checked; /* number of tensors whose state was read once */
+};
+
+static int check_names(struct snapshot *s, const struct state_file *f)
 {
     int error = 0;
     for (size_t i = 0; i < s->count && error == 0; i++)
@@ -386,11 +392,24 @@ static int check_file(struct snapshot *s, const struct state_file *f)
                             "declare the tensors of the saved model",
                             f->tensors[i].name);
     }
-    for (size_t i = 0; i < f->count && error == 0; i++)
-        error = state_file_read(f, &f->tensors[i], s->state, &s->err);
-    if (error == 0)
-        snapshot_tables_check(s, f);
     return error;
+}
+
+/* Finds all errors of the content of the file before the first restore (L26). See part_fn. */
+static int check_part(struct snapshot *s, void *restoring, uint64_t until_ns)
+{
+    struct restoring *r = restoring;
+    const struct state_file *f = &r->file;
+    int more = 1;
+    while (more > 0 && r->checked < f->count && clock_now_ns() < until_ns)
+        more = state_file_read(f, &f->tensors[r->checked++], s->state, &s->err) ?: 1;
+    if (more > 0 && r->checked == f->count)
+        more = snapshot_tables_check(s, f, until_ns);
+    if (more < 0) {
+        const struct err why = s->err;
+        err_set(&s->err, why.code, "%s: %s", r->path, why.text);
+    }
+    return more;
 }
 
 static int open_file(struct snapshot *s, const char *path, struct state_file *ret_file)
@@ -400,7 +419,7 @@ static int open_file(struct snapshot *s, const char *path, struct state_file *re
                        "gp_job_restore: the path of rank %u is NULL or empty; name a file",
                        s->root);
     int error = state_file_open(path, ret_file, &s->err);
-    return error < 0 ? error : check_file(s, ret_file);
+    return error < 0 ? error : check_names(s, ret_file);
 }
 
 static void *place_of(const struct gp_tensor *t, const gp_item *items, size_t count)
@@ -413,7 +432,7 @@ static void *place_of(const struct gp_tensor *t, const gp_item *items, size_t co
 }
 
 static int restore_tensor(struct snapshot *s, size_t i, const struct state_file *f,
-                          void *parameters)
+                          void *parameters, size_t step)
 {
     struct gp_tensor *t = s->tensors[i];
     gp_request *q = NULL;
@@ -424,7 +443,7 @@ static int restore_tensor(struct snapshot *s, size_t i, const struct state_file 
         state_file_read(f, saved, s->state, &s->err);
     }
     s->next = t;
-    int error = agree(s, RESTORES + AT_TENSOR + i, &steps);
+    int error = agree(s, step, &steps);
     if (error == 0) {
         s->next = NULL;
         void *result = has_file(s) ? NULL : parameters;
@@ -437,17 +456,19 @@ static int restore_tensor(struct snapshot *s, size_t i, const struct state_file 
 
 static int restore(struct snapshot *s, const char *path, const gp_item *items, size_t count)
 {
-    struct state_file f = {.fd = -1};
+    struct restoring r = {.path = path, .file = {.fd = -1}};
+    size_t step = RESTORES + AT_FILE;
     if (has_file(s) && s->err.code == 0)
-        open_file(s, path, &f);
-    size_t step = RESTORES + AT_TENSOR + s->count;
-    int error = agree(s, RESTORES + AT_FILE, NULL);
+        open_file(s, path, &r.file);
+    int error = agree(s, step++, NULL);
+    if (error == 0)
+        error = agree_in_parts(s, check_part, &r, &step);
     /* rows first: a refusal of their limits then leaves the tensors unchanged */
     if (error == 0)
         error = snapshot_tables_copy(s, NULL, &step);
     for (size_t i = 0; i < s->count && error == 0; i++)
-        error = restore_tensor(s, i, &f, place_of(s->tensors[i], items, count));
-    state_file_close(&f);
+        error = restore_tensor(s, i, &r.file, place_of(s->tensors[i], items, count), step++);
+    state_file_close(&r.file);
     return error;
 }
 

@@ -12,10 +12,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Longest time between two agreements, and its part of the ranks' deadline. */
-#define COPY_NS NS_PER_S
-#define COPY_PART 4
-
 /* ---- the tables of this rank ---- */
 
 /* Returns whether a push of the present clock is open. Such a push is in no row yet. */
@@ -88,16 +84,17 @@ void snapshot_tables_settle(struct snapshot *s)
 
 /* ---- the rank with the file ---- */
 
-void snapshot_tables_check(struct snapshot *s, const struct state_file *f)
+int snapshot_tables_check(struct snapshot *s, const struct state_file *f, uint64_t until_ns)
 {
     if (s->tables.count > 0)
-        tables_import_check(&s->tables.copy, f, &s->err);
-    else if (f->tables_offset < f->file_bytes)
-        err_set(
-            &s->err, -EINVAL,
-            "the snapshot has tables, but job '%s' has declared none; declare the tables of the "
-            "saved model",
-            s->job->name);
+        return tables_import_check(&s->tables.copy, f, until_ns, &s->err);
+    if (f->tables_offset == f->file_bytes)
+        return 0;
+    return err_set(
+        &s->err, -EINVAL,
+        "the snapshot has tables, but job '%s' has declared none; declare the tables of the "
+        "saved model",
+        s->job->name);
 }
 
 static int tables_connect(struct snapshot *s)
@@ -121,33 +118,22 @@ static int tables_connect(struct snapshot *s)
     return s->restores ? tables_import_begin(c, &s->err) : tables_export_begin(c, &s->err);
 }
 
-/* Copies for a while. Errors are in s->err. */
-static void tables_copy_some(struct snapshot *s, struct state_writer *w)
+/* A part of the copy: to the file `writer`, or to the lanes if there is none. See part_fn. */
+static int tables_copy_part(struct snapshot *s, void *writer, uint64_t until_ns)
 {
     struct tables_copy *c = &s->tables.copy;
-    uint64_t part_ns = s->job->client->timeout_ns / COPY_PART;
-    uint64_t until_ns = clock_now_ns() + (part_ns < COPY_NS ? part_ns : COPY_NS);
     int result = s->tables.has_begun ? 0 : tables_connect(s);
     if (result == 0)
-        result = w ? tables_export_some(c, w, until_ns, &s->err)
-                   : tables_import_some(c, until_ns, &s->err);
-    s->is_over = result <= 0;
+        result = writer ? tables_export_some(c, writer, until_ns, &s->err)
+                        : tables_import_some(c, until_ns, &s->err);
     if (result < 0 && state_is_left(s->job))
         err_set(&s->err, -ECANCELED, "the job was left");
+    return result;
 }
 
 int snapshot_tables_copy(struct snapshot *s, struct state_writer *w, size_t *step)
 {
-    int error = 0;
-    if (s->tables.count == 0)
-        return 0;
-    s->is_over = !has_file(s);
-    do {
-        if (!s->is_over)
-            tables_copy_some(s, w);
-        error = agree(s, (*step)++, NULL);
-    } while (error == 0 && !s->least->is_over);
-    return error;
+    return s->tables.count > 0 ? agree_in_parts(s, tables_copy_part, w, step) : 0;
 }
 
 void snapshot_tables_end(struct snapshot *s)

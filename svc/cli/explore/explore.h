@@ -8,16 +8,19 @@
 
 extern const struct knob explore_knobs[], trials_knobs[];
 
-#define PYTHON_WORDS_MAX 16
+#define PYTHON_WORDS_MAX 64
 
 /* Arguments for the module. The texts are lent. */
 struct python_words {
     char *words[PYTHON_WORDS_MAX];
     size_t count;
+    bool is_incomplete; /* there was no memory for a word */
 };
 
 /* Adds the name of an option and its value, if there is a value. */
 void python_add(struct python_words *words, const char *option, const char *value);
+/* Adds OPTION=VALUE, for a value that may begin with a dash. */
+void python_add_joined(struct python_words *words, const char *option, const char *value);
 /* Replaces this process by `python3 -m gradpool.explore` with the arguments, followed by `rest`,
  * which ends with NULL; NULL: no more arguments. Returns CLI_FAILED, with an error on standard
  * error, if this is not possible. */

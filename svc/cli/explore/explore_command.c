@@ -2,6 +2,7 @@
  * this file has the options. */
 #include "svc/cli/cli.h"
 #include "svc/cli/explore/explore.h"
+#include "svc/cli/run/run.h"
 #include "svc/endpoint/endpoint.h"
 #include "svc/pool/preload/preload.h"
 
@@ -10,7 +11,7 @@
 #define SLOTS_MAX 65536
 #define WORDS_MAX 255 /* the script and its arguments */
 
-enum { SLOTS, FOLDER, RESUME, PRELOAD, SITE, ENDPOINT };
+enum { SLOTS, FOLDER, RESUME, PRELOAD, SITE, ENGINE, SLURM, ENDPOINT };
 
 const struct knob explore_knobs[] = {
     [SLOTS] = {"slots", "N",
@@ -23,6 +24,13 @@ const struct knob explore_knobs[] = {
                  "none)"},
     [SITE] = {"site", "NAME",
               "site of the service whose slots the trials use (default: this host)"},
+    [ENGINE] = {"engine", "NAME",
+                "workers are processes of this host (local), or run on nodes of Slurm (slurm), as "
+                "with gradpool run (default: local)"},
+    [SLURM] = {"slurm", "OPTION",
+               "with --engine slurm: an option for srun or sbatch, such as "
+               "--slurm=--cpus-per-task=4; may be given again",
+               .may_repeat = true},
     [ENDPOINT] = {"endpoint", "URL", "the service (default: gradpool://127.0.0.1:7077)",
                   KNOB_VARIABLE},
     {0},
@@ -30,7 +38,8 @@ const struct knob explore_knobs[] = {
 
 struct explore_wish {
     const char *values[ENDPOINT + 1]; /* by option; NULL: not set */
-    char *words[WORDS_MAX + 1];       /* the script and its arguments; NULL ends */
+    struct run_engine engine;
+    char *words[WORDS_MAX + 1]; /* the script and its arguments; NULL ends */
     size_t count;
 };
 
@@ -41,6 +50,8 @@ static int explore_set(void *context, int index, const char *value, struct err *
     unsigned long long slots;
     int error = index == SLOTS      ? knobs_number(value, 1, SLOTS_MAX, &slots, err)
                 : index == ENDPOINT ? endpoint_parse(value, &endpoint, err)
+                : index == ENGINE   ? engine_set(&e->engine, value, err)
+                : index == SLURM    ? engine_add_slurm(&e->engine, value, err)
                                     : 0;
     if (error == 0)
         e->values[index] = value;
@@ -84,13 +95,18 @@ static void explore_parse(int argc, char **argv, struct explore_wish *ret_explor
 static const char *explore_find_mistake(const struct explore_wish *e)
 {
     const char *const *values = e->values;
-    if (values[RESUME] &&
-        (e->count || values[SLOTS] || values[FOLDER] || values[SITE] || values[PRELOAD]))
+    if (values[RESUME] && (e->count || values[SLOTS] || values[FOLDER] || values[SITE] ||
+                           values[PRELOAD] || values[ENGINE] || values[SLURM]))
         return "--resume continues with the script and options of the folder: leave out the rest";
     if (!values[RESUME] && !e->count)
         return "missing: SCRIPT";
     if (values[PRELOAD] && preload_find_mistake(values[PRELOAD], NULL))
         return preload_find_mistake(values[PRELOAD], NULL);
+    if (engine_find_mistake(&e->engine, values[PRELOAD]))
+        return engine_find_mistake(&e->engine, values[PRELOAD]);
+    if (values[SLOTS] && engine_is_slurm(&e->engine))
+        return "--slots starts a service that other nodes do not reach: give --endpoint in place "
+               "of --slots, or leave out --engine slurm";
     if (values[SLOTS] && values[ENDPOINT])
         return "--slots starts a service for this study, and --endpoint or GRADPOOL_ENDPOINT names "
                "another one: leave out one of them";
@@ -112,5 +128,8 @@ int cli_explore(int argc, char **argv)
     python_add(&words, "--preload", e.values[PRELOAD]);
     python_add(&words, "--site", e.values[SITE]);
     python_add(&words, "--endpoint", e.values[ENDPOINT]);
+    python_add(&words, "--engine", e.engine.name);
+    for (char **option = e.engine.slurm; *option; option++)
+        python_add_joined(&words, "--slurm", *option);
     return python_run("gradpool explore", &words, e.words);
 }

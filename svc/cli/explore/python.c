@@ -6,6 +6,7 @@
 #include <assert.h>
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,6 +23,15 @@ void python_add(struct python_words *words, const char *option, const char *valu
     if (option)
         words->words[words->count++] = (char *)option;
     words->words[words->count++] = (char *)value;
+}
+
+void python_add_joined(struct python_words *words, const char *option, const char *value)
+{
+    char *text;
+    if (asprintf(&text, "%s=%s", option, value) > 0)
+        python_add(words, NULL, text); /* exec() frees the text */
+    else
+        words->is_incomplete = true;
 }
 
 static size_t count_rest(char **rest)
@@ -58,7 +68,7 @@ int python_run(const char *command, const struct python_words *words, char **res
     const size_t head_count = sizeof head / sizeof *head;
     size_t rest_count = count_rest(rest);
     char **arguments = calloc(head_count + words->count + rest_count + 1, sizeof *arguments);
-    int error = arguments ? name_program() : -ENOMEM;
+    int error = arguments && !words->is_incomplete ? name_program() : -ENOMEM;
     if (error == 0) {
         memcpy(arguments, head, sizeof head);
         memcpy(arguments + head_count, words->words, words->count * sizeof *arguments);

@@ -46,7 +46,8 @@ struct knob {
     uint64_t least, most; /* range of a number; in seconds for seconds */
     /* offset and size of the field that `read` fills */
     size_t offset, bytes;
-    bool is_handed; /* `serve` passes the value in section [aggregator] to its local aggregators */
+    bool may_repeat; /* an option without variable: each use on the command line is stored */
+    bool is_handed;  /* `serve` passes the value in section [aggregator] to its local aggregators */
 };
 #define KNOB_FIELD(type, field) .offset = offsetof(type, field), .bytes = sizeof(((type *)0)->field)
 

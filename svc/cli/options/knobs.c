@@ -25,13 +25,23 @@ int knobs_mistake(const char *command, const char *format, ...)
     return CLI_USAGE;
 }
 
+/* Keeps the last value of an option. Stores each value of an option that may be given again. */
+static void handle_knob(struct layers *l, int index, const char *value)
+{
+    struct err err;
+    l->typed[index] = value ? value : "1";
+    if (l->command->knobs[index].may_repeat &&
+        knob_store(l->command, index, value, l->options, &err) < 0)
+        exit(knobs_mistake(l->command->name, "--%s: %s", l->command->knobs[index].name, err.text));
+}
+
 static error_t handle(int key, char *value, struct argp_state *state)
 {
     struct layers *layers = state->input;
     const struct knob_command *command = layers->command;
     struct err err;
     if (key >= KEY_FIRST && key < KEY_FIRST + KNOBS_MAX) { /* greater keys belong to argp */
-        layers->typed[key - KEY_FIRST] = value ? value : "1";
+        handle_knob(layers, key - KEY_FIRST, value);
         return 0;
     }
     if (key == ARGP_KEY_ARG && command->program) {

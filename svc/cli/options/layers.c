@@ -110,7 +110,8 @@ static int layer_of_line(struct layers *l, struct err *err)
 {
     for (int i = 0; l->command->knobs[i].name; i++) {
         struct err why;
-        int error = l->typed[i] ? layer_take(l, i, l->typed[i], CONFIG_LINE, &why) : 0;
+        bool is_due = l->typed[i] && !l->command->knobs[i].may_repeat;
+        int error = is_due ? layer_take(l, i, l->typed[i], CONFIG_LINE, &why) : 0;
         if (error < 0)
             return err_set(err, error, "--%s: %s", l->command->knobs[i].name, why.text);
     }

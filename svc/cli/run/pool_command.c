@@ -234,6 +234,8 @@ int run_pool(const struct run_pool *o)
                                          .workers_max = o->workers_max,
                                          .leave_ns = o->leave_ms * NS_PER_MS,
                                          .program = o->program,
+                                         .engine = o->engine.name,
+                                         .slurm = o->engine.slurm,
                                          .preload = o->preload,
                                          .site = o->site,
                                          .study = o->study,

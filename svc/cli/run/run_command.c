@@ -31,6 +31,8 @@ enum {
     STUDY,
     REST,
     ANNOUNCE,
+    ENGINE,
+    SLURM,
     ENDPOINT,
     JOB,
     NODES,
@@ -62,6 +64,13 @@ const struct knob run_knobs[] = {
         {"announce", "N",
          "with --study: number of jobs of the study that you submit next; their slots stay "
          "free for 10 s (default: 0)"},
+    [ENGINE] = {"engine", "NAME",
+                "with --workers-max: local, processes on this host; slurm, jobs of Slurm, or steps "
+                "of the allocation of this command (default: local)"},
+    [SLURM] = {"slurm", "OPTION",
+               "with --engine slurm: an option for srun or sbatch, such as "
+               "--slurm=--cpus-per-task=4; may be given again",
+               .may_repeat = true},
     [ENDPOINT] = {"endpoint", "URL", "the service, for the workers' GRADPOOL_ENDPOINT",
                   KNOB_VARIABLE},
     [JOB] = {"job", "NAME", "the job's name (default: a new one; needed with --nodes)",
@@ -85,7 +94,6 @@ struct run {
     const char *endpoint, *job, *master, *port;
     char name[UNIQUE_BYTES], host[256], free_port[8];
     bool is_plain;
-    char **program;
 };
 
 /* --- the command line --- */
@@ -127,6 +135,8 @@ static int set(void *context, int index, const char *value, struct err *err)
     case STUDY: run->pool.study = value; return 0;
     case REST: run->pool.may_rest = true; return 0;
     case ANNOUNCE: return set_number(value, 0, &run->pool.followers, err);
+    case ENGINE: return engine_set(&run->pool.engine, value, err);
+    case SLURM: return engine_add_slurm(&run->pool.engine, value, err);
     case NODES: return set_number(value, 1, &run->nodes, err);
     case NODE: return set_number(value, 0, &run->node, err);
     case MASTER: return set_master(run, value, err);
@@ -138,7 +148,7 @@ static int set(void *context, int index, const char *value, struct err *err)
 
 static void set_program(void *context, char **program)
 {
-    ((struct run *)context)->program = program;
+    ((struct run *)context)->pool.program = program;
 }
 
 static void parse(int argc, char **argv, struct run *ret_run)
@@ -185,7 +195,7 @@ static void parse(int argc, char **argv, struct run *ret_run)
 
 static const char *find_mistake(const struct run *run)
 {
-    if (!run->program)
+    if (!run->pool.program)
         return "missing: PROGRAM";
     if (run->pool.workers_max == 0 && run->pool.folder)
         return "--folder is for a job that may grow: give --workers-max, too";
@@ -199,6 +209,10 @@ static const char *find_mistake(const struct run *run)
         return "--rest is for the scheduler of a site: give --site, too";
     if (run->pool.followers && !run->pool.study)
         return "--announce counts jobs of a study: give --study, too";
+    if (run->pool.workers_max == 0 && run->pool.engine.name)
+        return "--engine is for a job that may grow: give --workers-max, too";
+    if (engine_find_mistake(&run->pool.engine, run->pool.preload))
+        return engine_find_mistake(&run->pool.engine, run->pool.preload);
     if (run_check_job(run->job))
         return run_check_job(run->job);
     if (run->pool.workers_max > 0 && run->workers > run->pool.workers_max)
@@ -275,7 +289,6 @@ int cli_run(int argc, char **argv)
         run.pool.workers = run.workers;
         run.pool.endpoint = run.endpoint;
         run.pool.job = run.job;
-        run.pool.program = run.program;
         return run_pool(&run.pool);
     }
     run.job = run.job ? run.job : unique_name("run", run.name, sizeof run.name);
@@ -284,7 +297,7 @@ int cli_run(int argc, char **argv)
         fprintf(stderr, "gradpool run: no free port on " HERE ": %s\n", strerror(-error));
         return CLI_FAILED;
     }
-    const struct run_plan plan = {.program = run.program,
+    const struct run_plan plan = {.program = run.pool.program,
                                   .first = run.node * run.workers,
                                   .count = run.workers,
                                   .is_plain = run.is_plain,

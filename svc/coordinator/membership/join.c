@@ -407,11 +407,11 @@ static void join_new(struct peer *p, const envelope *message)
     struct service *s = p->service;
     const WIRE(JoinRequest) *wanted = message->join_request;
     uint64_t request = message->id;
+    struct err err;
+    if (!s->on->job->may_join(p, request, wanted)) /* may end a job, whose former worker it ends */
+        return;
     struct job *job = jobs_find(s, p->tenant, wanted->job);
     bool job_is_new = !job;
-    struct err err;
-    if (!s->on->job->may_join(p, request, wanted))
-        return;
     struct session *taken = job ? session_of(job, wanted->rank) : NULL;
     if (job && job_is_ending(job, wanted) && wait_for_end(p, message, taken))
         return;

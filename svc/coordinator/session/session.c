@@ -176,6 +176,11 @@ void session_silent(struct session *session, uint64_t silent_ns)
     lost_because(session, why);
 }
 
+void session_replaced(struct session *session)
+{
+    lost_because(session, ": its pool has started a newer process of this rank");
+}
+
 /* Ends the session although the process may be alive. JobFailure is the last message to the
  * process. */
 void session_cut_off(struct session *session, uint32_t lane)

@@ -21,6 +21,8 @@ void session_broken(struct session *session, uint32_t lane);
 void session_cut_off(struct session *session, uint32_t lane);
 /* Makes the worker lost, because its host was silent for `silent_ns`. */
 void session_silent(struct session *session, uint64_t silent_ns);
+/* Makes the worker lost, because a newer process of its rank joins. */
+void session_replaced(struct session *session);
 /* Makes the worker lost: its process has ended, and all messages from it are handled. */
 void session_process_ended(struct session *session);
 /* Returns the CPU time that the coordinator has spent on all sessions of the job, including ended

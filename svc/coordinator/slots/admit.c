@@ -1,6 +1,8 @@
 /* Decides whether a worker may join a job of a pool: only with the newest incarnation of its rank
  * (SL2). A refused worker ends with exit code 75, which is no failure of its job. Also refuses
  * operators' resizes of a pool's job (SL3). */
+#include "svc/coordinator/job/members.h"
+#include "svc/coordinator/session/session.h"
 #include "svc/coordinator/slots/internal.h"
 
 #include <errno.h>
@@ -13,6 +15,28 @@ static void slots_refuse_stale(struct peer *p, uint64_t request, const WIRE(Join
               "job %s: this process is start %" PRIu64 " of rank %u by its pool, %s; the process "
               "ends with exit code %d",
               join->job, join->incarnation, join->rank, why, SLOTS_EXIT_STALE);
+}
+
+/* Ends the session of an earlier start of the rank, whose process its pool could not end, for
+ * example on a node that Slurm has lost (SL10). */
+static void slots_end_former(struct slots_job *job, uint32_t rank)
+{
+    const struct job *of = slots_training(job);
+    struct session *session = of && rank < of->workers ? of->sessions[rank] : NULL;
+    if (session && session_is_in(session))
+        session_replaced(session);
+}
+
+/* Stores that this start has joined. Returns whether it joins for the first time. */
+static bool slots_note_join(struct slots_job *job, uint32_t rank)
+{
+    struct slots_worker *worker = &job->workers[rank];
+    bool is_first = !worker->has_joined, is_ordered = worker->state == SLOTS_ORDERED;
+    worker->has_joined = true;
+    slots_worker_found(job, rank); /* stores a worker that was only ordered */
+    if (is_first && !is_ordered)
+        (void)slots_worker_keep(job, rank);
+    return is_first;
 }
 
 /* Returns whether the training has ended, although its pool has not reported an end yet. A late
@@ -58,8 +82,10 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
         slots_refuse_stale(p, request, join, "and the training has ended");
         return false;
     }
-    slots_worker_found(job, join->rank);
+    bool is_first = slots_note_join(job, join->rank);
     slots_look_soon(p->service);
+    if (is_first)
+        slots_end_former(job, join->rank); /* last: the end of the training may free the job */
     return true;
 }
 

@@ -38,6 +38,7 @@ struct slots_worker {
     bool leave_sent;   /* the order to leave was sent on the present connection of the pool */
     bool start_sent;   /* the order to start was sent on the present connection of the pool */
     bool is_waking;    /* the worker has a slot again, which is not stored yet */
+    bool has_joined;   /* this start has joined, so the session of the rank is its own */
     bool is_listed;    /* the list of the joining pool has this worker */
     bool has_left;     /* the training has ended, and the worker had sent a Goodbye */
     bool was_lost;     /* the training has ended, and the worker had joined, but sent no Goodbye */

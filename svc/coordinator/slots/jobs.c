@@ -81,6 +81,7 @@ static void slots_worker_row(const struct slots_job *job, uint32_t rank, struct 
         .slot = worker->slot,
         .flags = (worker->state >= SLOTS_STARTED ? STORE_POOL_WORKER_STARTED : 0) |
                  (worker->state == SLOTS_RESTING ? STORE_POOL_WORKER_RESTING : 0) |
+                 (worker->has_joined ? STORE_POOL_WORKER_JOINED : 0) |
                  (worker->is_leaving ? STORE_POOL_WORKER_LEAVING : 0) |
                  (worker->has_left ? STORE_POOL_WORKER_LEFT : 0) |
                  (worker->was_lost ? STORE_POOL_WORKER_LOST : 0)};

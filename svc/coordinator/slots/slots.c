@@ -301,6 +301,7 @@ int slots_restore_worker(struct service *s, const struct store_pool_worker *row)
                                                                                 : SLOTS_ORDERED,
                               .is_leaving = row->flags & STORE_POOL_WORKER_LEAVING,
                               .leave_stored = row->flags & STORE_POOL_WORKER_LEAVING,
+                              .has_joined = row->flags & STORE_POOL_WORKER_JOINED,
                               .has_left = row->flags & STORE_POOL_WORKER_LEFT,
                               .was_lost = row->flags & STORE_POOL_WORKER_LOST,
                               .slot = row->slot,

@@ -139,6 +139,7 @@ enum store_pool_worker_flag {
     STORE_POOL_WORKER_LEFT = 4,
     STORE_POOL_WORKER_LOST = 8,
     STORE_POOL_WORKER_RESTING = 16,
+    STORE_POOL_WORKER_JOINED = 32,
 };
 /* A job of a pool, and an order to start one of its workers. */
 struct store_pool_job {

@@ -25,6 +25,7 @@ struct tables_source {
     struct source_table *tables;
     size_t count;
     uint64_t bytes; /* bytes of all rows */
+    bool is_inside; /* the newest table has rows that were not read yet */
     char part[TABLE_FILE_PART_BYTES_MAX];
 };
 
@@ -46,40 +47,48 @@ static int source_add(struct tables_source *s, const struct table_file *file, st
     return 0;
 }
 
-/* Reads all rows of the newest table of the source. */
+/* Reads the next part of the newest table of the source. Returns 1 or an error. */
 static int source_read(struct tables_source *s, struct err *err)
 {
     struct source_table *t = &s->tables[s->count - 1];
     size_t row_bytes = table_file_row_bytes(&t->file->head.terms);
-    int64_t bytes;
-    while ((bytes = table_file_next(t->file, s->part, err)) > 0) {
-        s->bytes += (uint64_t)bytes;
-        for (const char *row = s->part; row < s->part + bytes; row += row_bytes) {
-            uint64_t key;
-            memcpy(&key, row, sizeof key);
-            t->largest_key = key > t->largest_key ? key : t->largest_key;
-        }
+    int64_t bytes = table_file_next(t->file, s->part, err);
+    if (bytes < 0)
+        return (int)bytes;
+    for (const char *row = s->part; row < s->part + bytes; row += row_bytes) {
+        uint64_t key;
+        memcpy(&key, row, sizeof key);
+        t->largest_key = key > t->largest_key ? key : t->largest_key;
     }
-    table_file_rewind(t->file);
-    return (int)bytes;
+    s->bytes += (uint64_t)bytes;
+    s->is_inside = bytes > 0;
+    if (bytes == 0)
+        table_file_rewind(t->file);
+    return 1;
 }
 
-int tables_import_check(struct tables_copy *c, const struct state_file *f, struct err *err)
+/* Continues with the next table of the file. Returns 1, 0 after the last table, or an error. */
+static int source_next(struct tables_source *s, const struct state_file *f, struct err *err)
 {
-    struct table_file file = {0};
-    int more = 1;
-    c->source = calloc(1, sizeof *c->source);
-    if (!c->source)
-        return source_no_memory(err);
+    struct table_file file = s->count > 0 ? *s->tables[s->count - 1].file : (struct table_file){0};
+    int more = state_file_next_table(f, &file, err);
+    int error = more > 0 ? source_add(s, &file, err) : 0;
+    s->is_inside = true;
+    return error < 0 ? error : more;
+}
+
+int tables_import_check(struct tables_copy *c, const struct state_file *f, uint64_t until_ns,
+                        struct err *err)
+{
+    struct tables_source *s = c->source ?: calloc(1, sizeof *s);
+    int more = s ? 1 : source_no_memory(err);
+    c->source = s;
     while (more > 0) {
-        more = state_file_next_table(f, &file, err);
-        if (more <= 0)
-            return more;
-        int error = source_add(c->source, &file, err) ?: source_read(c->source, err);
-        if (error < 0)
-            return error;
+        more = s->is_inside ? source_read(s, err) : source_next(s, f, err);
+        if (clock_now_ns() >= until_ns)
+            break;
     }
-    return 0;
+    return more;
 }
 
 /* ---- requests ---- */

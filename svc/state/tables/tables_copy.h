@@ -30,10 +30,11 @@ int tables_export_begin(struct tables_copy *c, struct err *err);
 int tables_export_some(struct tables_copy *c, struct state_writer *w, uint64_t until_ns,
                        struct err *err);
 
-/* Reads all rows of the file once, without a request. Returns 0, or an error with a text: -EBADMSG,
- * -EPROTO as table_file_open(), -ENOMEM, or errors of read(2). `f` must be valid until
- * tables_copy_free(). */
-int tables_import_check(struct tables_copy *c, const struct state_file *f, struct err *err);
+/* Reads rows of the file until `until_ns`, but at least one part, without a request. Returns 1 if
+ * rows are left; 0: all rows have been read once; or an error with a text: -EBADMSG, -EPROTO as
+ * table_file_open(), -ENOMEM, or errors of read(2). `f` must be valid until tables_copy_free(). */
+int tables_import_check(struct tables_copy *c, const struct state_file *f, uint64_t until_ns,
+                        struct err *err);
 /* Makes the lanes hold all tables, which have no rows, and compares them with the file. Returns 0,
  * or an error with a text: -EINVAL the job has other tables than the file, or tables with other
  * rows; -ERANGE a key beyond the bound of its table; -EEXIST a table has rows; -EDQUOT the rows do

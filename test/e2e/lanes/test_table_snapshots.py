@@ -317,11 +317,12 @@ class Refusals(Snapshots):
         self.snapshot()
         whole = self.path.read_bytes()
         for number, (change, words) in enumerate((
-                (lambda d: d[:-9] + bytes([d[-9] ^ 1]) + d[-8:], 'the checksum of a part differs'),
+                (lambda d: d[:-9] + bytes([d[-9] ^ 1]) + d[-8:], 'the file is no exported table, '
+                 'or is damaged: the checksum of a part differs'),
                 (lambda d: d[:-100], 'a damaged snapshot: '))):
             self.path.write_bytes(change(whole))
             self.fresh(f'damaged{number}')
-            self.stays(errno.EBADMSG, words)
+            self.stays(errno.EBADMSG, f'{self.path}: {words}')
 
     def test_rows_beyond_a_limit_are_refused_before_any_change(self):
         self.each(lambda rank: self.tables[rank]['users'].push(

@@ -283,6 +283,17 @@ class Scripts(unittest.TestCase):
                             (('--site', 'x'), '--site is for a job that may grow: give '
                              '--workers-max, too'),
                             (('--job', 'q"uote'), 'without double quotes'),
+                            (('--engine', 'k8s'), "'k8s': expected local or slurm"),
+                            (('--engine', 'slurm'), '--engine is for a job that may grow: give '
+                             '--workers-max, too'),
+                            (('--slurm', 'x'), "'x': expected an option such as "
+                             '--cpus-per-task=4'),
+                            (('--slurm=-x',) * 33, 'at most 32 options for Slurm can be given'),
+                            (('--slurm=-x',), '--slurm is for jobs of Slurm: give --engine slurm, '
+                             'too'),
+                            (('--workers-max', 2, '--engine', 'slurm', '--preload', 'json'),
+                             '--preload forks workers on this host: leave out --preload, or '
+                             '--engine slurm'),
                             (('--workers-max', 2, '--job', 'a/b'), '--job has a slash, so it '
                              'names no folder: give --folder, too')):
             done = harness.run([GRADPOOL, 'run', *words, 'true'], capture_output=True, text=True)

@@ -294,6 +294,9 @@ class Studies(unittest.TestCase):
                 (('nowhere.py',), 2, "nowhere.py' does not exist; give the path"),
                 ((), 2, 'missing: SCRIPT'),
                 (('sweep.py', '--slots', '2'), 2, '--slots starts a service for this study'),
+                (('sweep.py', '--slots', '2', '--engine', 'slurm'), 2,
+                 '--slots starts a service that other nodes do not reach'),
+                (('--resume', 'x', '--engine', 'slurm'), 2, 'leave out the rest'),
                 (('sweep.py', '--resume', 'x'), 2, '--resume continues with the script'),
                 (('sweep.py', '--slots', '0'), 2, '--slots')):
             process = self.explore(*words, name='wrong')

@@ -16,7 +16,9 @@ import harness
 import tap
 from gradpool.explore import ending, locks, store as stores
 from gradpool.explore.engine import Engine
+from gradpool.explore.fleet import Fleet
 from gradpool.explore.rules import Never
+from gradpool.explore.trial import Trial
 from harness import GRADPOOL, until
 from test_explore import ENVIRONMENT, STUDY_S
 
@@ -195,6 +197,37 @@ class Parts(unittest.TestCase):
         with ending.held(lambda: done.append('act')):
             signal.raise_signal(signal.SIGINT)
         self.assertEqual(done, ['block', 'act'])
+
+    def end_on_slurm(self, squeue):
+        """Ends the workers of trial 1, with a stand-in for squeue. Returns the lines for the user,
+        and the arguments of scancel."""
+        trial, commands = pathlib.Path(self.folder) / '0001', pathlib.Path(self.folder) / 'bin'
+        trial.mkdir()
+        commands.mkdir()
+        (trial / 'state').write_text('gradpool-pool 1\npool 00000000000000ab\n')
+        for name, text in ('squeue', squeue), ('scancel', f'echo "$@" >>{commands}/log'):
+            (commands / name).write_text(f'#!/bin/sh\n{text}\n')
+            (commands / name).chmod(0o700)
+        said, log = [], commands / 'log'
+        fleet = Fleet(lambda trial: f'{self.folder}/{trial.number:04d}',
+                      {**SETTINGS, 'engine': 'slurm'}, {}, None, said.append)
+        with mock.patch.dict(os.environ, PATH=f'{commands}:{os.environ["PATH"]}'):
+            fleet.end_workers(Trial(1, {}))
+        return said, log.read_text().splitlines() if log.exists() else []
+
+    def test_jobs_and_steps_of_a_killed_pool_are_ended_by_their_names(self):
+        said, ended = self.end_on_slurm(
+            'case "$*" in *--steps*) set -- 8.1 9.2;; *) set -- 17 18;; esac\n'
+            'printf "%-80s%-40s\\n" gradpool-00000000000000ab-0-3 $1 '
+            'gradpool-00000000000000ac-0-3 $2')
+        self.assertEqual(said, [])
+        self.assertEqual(ended, ['--quiet --signal=KILL --full 17', '--quiet 17', '--quiet 8.1'])
+
+    def test_a_slurm_that_does_not_end_workers_is_shown(self):
+        said, ended = self.end_on_slurm('echo no controller >&2; exit 1')
+        self.assertEqual(said, ['trial 1: its workers were not ended: no controller; end the jobs '
+                                'gradpool-00000000000000ab-* of Slurm with scancel'])
+        self.assertEqual(ended, [])
 
 
 if __name__ == '__main__':

@@ -3,6 +3,7 @@
 #include "svc/reduce/update.h"
 #include "svc/state/state_layout.h"
 #include "svc/state/state_write.h"
+#include "svc/state/tables/tables_copy.h"
 #include "test/unit/skip.h"
 
 #include <errno.h>
@@ -192,6 +193,30 @@ static void tables_are_read_again_behind_the_tensors(void **context)
             ok(state_file_read(&f, &f.tensors[i], again, &err), &err);
         state_file_close(&f);
     }
+}
+
+/* Returns the number of calls of tables_import_check() until the last one. */
+static int check_in_parts(uint64_t until_ns)
+{
+    struct tables_copy c = {0};
+    struct state_file f;
+    struct err err = {0};
+    int calls = 1, more;
+    ok(state_file_open(path, &f, &err), &err);
+    while ((more = tables_import_check(&c, &f, until_ns, &err)) > 0)
+        calls++;
+    ok(more, &err);
+    tables_copy_free(&c);
+    state_file_close(&f);
+    return calls;
+}
+
+static void tables_are_checked_in_one_call_or_in_parts(void **context)
+{
+    write_tables(1);
+    assert_int_equal(check_in_parts(UINT64_MAX), 1);
+    /* a call for each of 3 tables, for each of 4 parts, for the ends of the tables and the file */
+    assert_int_equal(check_in_parts(0), 3 + 4 + 3 + 1);
 }
 
 static void a_file_without_tables_has_none(void **context)
@@ -385,6 +410,7 @@ int main(void)
         cmocka_unit_test(a_byte_that_has_changed_is_found),
         cmocka_unit_test(a_file_that_is_cut_off_is_refused),
         cmocka_unit_test(tables_are_read_again_behind_the_tensors),
+        cmocka_unit_test(tables_are_checked_in_one_call_or_in_parts),
         cmocka_unit_test(a_file_without_tables_has_none),
         cmocka_unit_test(a_changed_byte_of_a_table_is_found),
         cmocka_unit_test(a_file_without_one_of_its_tables_is_refused),

@@ -27,8 +27,9 @@ def _plain_parser():
 def _parser():
     parser = _plain_parser()
     parser.add_argument('--slots', type=int)
-    for name in '--folder', '--resume', '--preload', '--site', '--endpoint':
+    for name in '--folder', '--resume', '--preload', '--site', '--endpoint', '--engine':
         parser.add_argument(name)
+    parser.add_argument('--slurm', action='append', default=[])
     parser.add_argument('script', nargs='?')
     parser.add_argument('arguments', nargs=argparse.REMAINDER)
     return parser
@@ -55,7 +56,7 @@ def explore(words):
         script, arguments = os.path.abspath(given.script), given.arguments
         options.folder, options.slots = given.folder, given.slots
         options.site, options.endpoint = given.site, given.endpoint
-        options.preload = given.preload
+        options.preload, options.engine, options.slurm = given.preload, given.engine, given.slurm
     for number in signal.SIGTERM, signal.SIGHUP:
         if signal.getsignal(number) is not signal.SIG_IGN:      # as nohup does
             signal.signal(number, _interrupt)

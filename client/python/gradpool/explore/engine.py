@@ -10,7 +10,6 @@ import time
 
 from ..errors import GradpoolError
 from . import pool as pools, store as stores
-from .ending import end_workers
 from .fleet import Fleet
 from .judge import Judge
 from .rules import DONE, END
@@ -222,7 +221,7 @@ class Engine:
         """Enters the end of a pool. A pool that was killed is started again, and adopts the
         workers, unless the trial is over."""
         if code < 0 and (trial.verdict or self._kills[trial.number] >= _KILLS_MAX):
-            end_workers(self.folder_of(trial))
+            self._fleet.end_workers(trial)
         if code == 0 or trial.verdict == DONE:
             state = TRAINED
         elif trial.verdict:
@@ -241,8 +240,7 @@ class Engine:
 
     def _end_without_pool(self, trial):
         """Ends a trial that waits, or whose pool was killed."""
-        if os.path.isdir(self.folder_of(trial)):
-            end_workers(self.folder_of(trial))
+        self._fleet.end_workers(trial)
         self._finish(trial, 128 + signal.SIGTERM)
 
     def _check_failures(self):
@@ -320,7 +318,7 @@ class Engine:
                 self._finish(trial, code)
             else:
                 if code < 0:
-                    end_workers(self.folder_of(trial))
+                    self._fleet.end_workers(trial)
                 self._set(trial, state=WAITING)
 
     def close(self):

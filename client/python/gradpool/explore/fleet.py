@@ -5,8 +5,8 @@ import signal
 import time
 
 from ..errors import GradpoolError
-from . import pool as pools, rests, store as stores
-from .ending import held
+from . import pool as pools, rests, slurm, store as stores
+from .ending import end_workers, held
 from .trial import RUNNING, WAITING
 from .worker import PARAMETERS
 
@@ -67,6 +67,18 @@ class Fleet:
         """Asks all pools to end. A second time gives their workers less time."""
         for one in self._pools.values():
             one.signal(signal.SIGINT)
+
+    def end_workers(self, trial):
+        """Ends the workers of a trial whose pool was killed."""
+        folder = self._folder_of(trial)
+        if not os.path.isdir(folder):
+            return
+        end_workers(folder)
+        pool = pools.number_of(folder)
+        error = slurm.end_workers(pool) if pool and slurm.is_used(self._settings) else None
+        if error:
+            self._say(f'trial {trial.number}: its workers were not ended: {error}; end the jobs '
+                      f'gradpool-{pool}-* of Slurm with scancel')
 
     # ---- acts of a turn ----
 
@@ -136,7 +148,7 @@ class Fleet:
                    '--announce', str(min(followers, _ANNOUNCED_MAX)),
                    *(['--rest'] if settings.get('rest') else []),
                    '--workers', str(least), '--workers-max', str(most),
-                   *options['starter'].words,
+                   *slurm.words_of(settings), *options['starter'].words,
                    *pools.filled(trial.number, settings['command'], trial.parameters)]
         with held():
             self._pools[trial.number] = options['starter'].start(

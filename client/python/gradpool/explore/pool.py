@@ -130,12 +130,24 @@ def _has_ended(pidfd):
 def code_of(folder):
     """Returns the exit code that the last pool of the folder has stored; None: no pool has ended
     there by itself."""
+    found = _state_of(folder, 'result')
+    return None if found is None else int(found)
+
+
+def number_of(folder):
+    """Returns the number of the folder's pool, which the names of its workers have; None: no pool
+    has begun there."""
+    return _state_of(folder, 'pool')
+
+
+def _state_of(folder, name):
+    """Returns the last value of this name in the state of the folder; None: none."""
     try:
         with open(os.path.join(folder, 'state'), encoding='utf-8', errors='replace') as file:
-            found = [line.split()[1] for line in file if line.startswith('result ')]
+            found = [line.split()[1] for line in file if line.startswith(f'{name} ')]
     except OSError:
         return None
-    return int(found[-1]) if found else None
+    return found[-1] if found else None
 
 
 def _bytes_of_rank(folder):

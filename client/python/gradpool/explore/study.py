@@ -20,8 +20,8 @@ _made = []      # the Study of this process
 
 class Options:
     """Options of `gradpool explore`, for the Study of its script. Without the command: none."""
-    folder = site = endpoint = slots = preload = None
-    resume = False
+    folder = site = endpoint = slots = preload = engine = None
+    slurm, resume = (), False
 
 
 options = Options()
@@ -79,7 +79,8 @@ class Study:
         return self._reopen() if exists else stores.Store.create(self.folder, {
             **self._settings, 'script': os.path.abspath(sys.argv[0]), 'arguments': sys.argv[1:],
             'cwd': os.getcwd(), 'site': options.site, 'slots': options.slots,
-            'endpoint': options.endpoint, 'preload': options.preload, 'rule_state': {}})
+            'endpoint': options.endpoint, 'preload': options.preload, 'engine': options.engine,
+            'slurm': list(options.slurm), 'rule_state': {}})
 
     def _reopen(self):
         store = stores.Store(self.folder)

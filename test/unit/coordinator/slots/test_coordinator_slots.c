@@ -109,6 +109,45 @@ static void a_worker_without_the_newest_incarnation_is_refused(void **state)
     pool_worker_refused(*state, &other, -ESTALE, "and the job of the pool is over");
 }
 
+static const struct session *session_at(struct rig *rig, uint32_t rank)
+{
+    const struct service *s = rig->coordinator->service;
+    list_for_each_entry (const struct slots_job, job, &s->works->slots->jobs, link) {
+        const struct job *training = slots_training(job);
+        return training && rank < training->workers ? training->sessions[rank] : NULL;
+    }
+    return NULL;
+}
+
+static void a_newer_start_ends_only_the_older_one_of_its_rank(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 2, 2);
+    struct pool_order zero = pool_expect_and_start(pool), one = pool_expect_and_start(pool);
+    struct end *other = pool_worker_join(*state, &zero, 0);
+    struct end *former = pool_worker_join(*state, &one, 0);
+    const struct session *trains = session_at(*state, 0), *lives_on = session_at(*state, 1);
+    assert_true(trains && lives_on);
+    /* a number that the coordinator has not stored ends no worker, and neither does an older one */
+    struct pool_order invented = one;
+    invented.incarnation++;
+    pool_worker_refused(*state, &invented, -ESTALE, "and is not the newest one");
+    assert_ptr_equal(session_at(*state, 1), lives_on);
+    /* the pool cannot end the process, for example on a lost node, and starts another one */
+    pool_ended(pool, &one, 1);
+    struct pool_order next = pool_expect_for(pool, POOL_START, "resnet", 1);
+    assert_true(next.incarnation > one.incarnation);
+    assert_ptr_equal(session_at(*state, 1), lives_on);
+    pool_worker_refused(*state, &one, -ESTALE, "and is not the newest one");
+    assert_ptr_equal(session_at(*state, 1), lives_on);
+    struct end *newer = pool_worker_join(*state, &next, 0);
+    end_expect_closed(former);
+    assert_ptr_equal(session_at(*state, 0), trains);
+    assert_non_null(session_at(*state, 1));
+    end_close(newer);
+    end_close(other);
+}
+
 static void a_worker_that_comes_after_the_training_is_refused(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -455,6 +494,7 @@ int main(void)
         CASE(two_tenants_share_a_site),
         CASE(the_tenant_with_fewer_slots_is_served_first),
         CASE(a_worker_without_the_newest_incarnation_is_refused),
+        CASE(a_newer_start_ends_only_the_older_one_of_its_rank),
         CASE(a_worker_that_comes_after_the_training_is_refused),
         CASE(an_order_overtaken_by_a_shrink_is_refused_in_words),
         CASE(growth_resizes_the_job_before_its_worker_starts),

@@ -45,6 +45,22 @@ static void a_restart_starts_no_worker_twice(void **state)
     end_expect_none(pool, BODY(POOL_ORDERS));
 }
 
+static void a_newer_start_ends_an_older_one_of_the_former_coordinator(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 2, 2);
+    struct pool_order zero = pool_expect_and_start(pool), one = pool_expect_and_start(pool);
+    pool_worker_join(*state, &zero, 0);
+    pool_worker_join(*state, &one, 0);
+    pools_restart(*state);
+    pool_worker_refused(*state, &one, -EEXIST, "rank 1 of job resnet is taken by");
+    /* the process of rank 1 lives on a node that the pool cannot reach */
+    pool = pool_join(*state, (struct pool_joining){.has = &zero, .count = 1});
+    struct pool_order next = pool_expect_for(pool, POOL_START, "resnet", 1);
+    end_close(pool_worker_join(*state, &next, 0));
+    pool_worker_refused(*state, &one, -ESTALE, "is not the newest one");
+}
+
 static void a_worker_that_ended_meanwhile_starts_again(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -239,6 +255,7 @@ int main(void)
     static const struct CMUnitTest cases[] = {
         CASE(a_restart_repeats_orders_once),
         CASE(a_restart_starts_no_worker_twice),
+        CASE(a_newer_start_ends_an_older_one_of_the_former_coordinator),
         CASE(a_worker_that_ended_meanwhile_starts_again),
         CASE(a_stored_leave_is_repeated),
         CASE(an_ordered_end_survives_a_restart),

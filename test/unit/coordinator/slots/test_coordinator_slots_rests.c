@@ -4,6 +4,7 @@
 #include "test/unit/coordinator/slots/pool_case.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define POOL_RESTS GRADPOOL__WIRE__POOL_VERB__POOL_RESTS
