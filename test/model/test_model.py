@@ -16,9 +16,9 @@ import tap
 
 HERE = pathlib.Path(__file__).parent
 IS_LONG = 'GRADPOOL_TEST_LONG' in os.environ
-# tcc compiles a model in a tenth of the time of gcc -O0, and its program searches as fast. A search
-# of many millions of states deserves an optimized compilation. -w: binary logarithm of the number of
-# slots for states; pan's default needs 128 MiB, whose pages most searches would touch but once.
+# tcc compiles a model in a tenth of the time of gcc -O0, and the program searches as fast. Only the
+# long searches take longer than an optimized compilation. -w: binary logarithm of the number of
+# slots for states; pan's default needs 128 MiB, and a search would touch most of its pages.
 SHORT, SHORT_SEARCH = (['tcc'] if shutil.which('tcc') else ['gcc', '-O0']), ['-w20']
 LONG, LONG_SEARCH = ['gcc', '-O2', '-DCOLLAPSE'], []
 
