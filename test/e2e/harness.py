@@ -229,13 +229,19 @@ class Service:
                               self.aggregators, *self.options], self.folder, name)
         self.children.append(self.serve)
         until(self.is_up, 'the service is up', process=self.serve)
-        self.endpoint = self.status()['endpoint']
 
     def is_up(self):
+        """Runs `gradpool status` only when the service has its socket, because a command costs far
+        more than a look at the folder."""
         if self.serve.child.poll() is not None:
             raise AssertionError(f'serve ended:\n{self.serve.tail()}')
+        if not (self.state / 'control.sock').exists():
+            return False
         with contextlib.suppress(AssertionError):  # not ready yet
-            return self.aggregators + self.joined == len(self.pids('up'))
+            status = self.status()
+            self.endpoint = self.endpoint or status['endpoint']
+            up = sum(a['state'] == 'up' for a in status['aggregators'])
+            return up == self.aggregators + self.joined
         return False
 
     def ask(self, *command):
