@@ -100,13 +100,28 @@ void kept_ring_logged(struct holder_link *l, const struct record_logged *logged)
 
 /* ---- the interface ---- */
 
+static void ring_end_other(struct holder_link *l, uint32_t copy)
+{
+    if (!l->ring || l->ring->copy == copy || l->ring->is_over)
+        return;
+    l->copies++; /* the extra count keeps the link */
+    holder_link_end_ring(l);
+    l->copies--;
+}
+
+/* A repeated call passes the owner's last report on again: the lane of this process ignores a
+ * report that arrives before the copy is placed. */
 static int ring_lend(struct holder_link *l, uint32_t copy, uint64_t bytes)
 {
-    if (l->ring && l->ring->copy != copy && !l->ring->is_over)
-        holder_link_end_ring(l);
+    const struct holder_options *options = &l->job->holder->options;
+    ring_end_other(l, copy);
     if (l->ring && l->ring->is_over)
         return -EAGAIN; /* the lane may still write into an earlier ring */
-    return l->ring ? 0 : ring_create(l, copy, bytes);
+    if (!l->ring)
+        return ring_create(l, copy, bytes);
+    l->ring->passed_on = 0;
+    options->asks(options->context);
+    return 0;
 }
 
 static void ring_end_use(struct holder *k)

@@ -18,9 +18,9 @@ struct holder_ring {
 
 /* Lends a ring of `bytes` bytes to the lane, and connects to the lane if necessary. `ret_memory`:
  * the zeroed ring, which is valid until holder_end_ring() or holder_end() for the job. With the
- * number of the present copy the call returns the present ring. Returns 0 or a negative errno.
- * -EAGAIN: the lane may still write into an earlier ring, whose end has begun; -ENOMEM, -ENOSPC,
- * -EMFILE: no room. */
+ * number of the present copy the call returns the present ring, and holder_next_logged() returns
+ * the owner's last report again. Returns 0 or a negative errno. -EAGAIN: the lane may still write
+ * into an earlier ring, whose end has begun; -ENOMEM, -ENOSPC, -EMFILE: no room. */
 int holder_lend_ring(struct holder *k, const struct holder_ring *ring, const char *name,
                      uint64_t bytes, const char **ret_memory);
 /* Returns whether the ring is lent for this copy. */

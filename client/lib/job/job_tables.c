@@ -254,6 +254,15 @@ static void job_table_check_lanes(struct gp_table *t)
     }
 }
 
+/* Since a promotion, the lane waits for the standing of every rank in each of its tables, also of a
+ * rank that declares a table later. */
+static void job_table_must_stand(const struct gp_table *t)
+{
+    for (uint32_t i = 0; i < t->route.lanes_count; i++)
+        if (t->route.groups[i] > 0)
+            job_tables_lane(t->job, t->route.lanes[i], t->route.groups[i])->must_stand = true;
+}
+
 int job_table_add(struct gp_job *job, const char *name, const struct table_terms *terms,
                   struct table_route *route, struct gp_table **ret_table)
 {
@@ -276,6 +285,7 @@ int job_table_add(struct gp_job *job, const char *name, const struct table_terms
     list_init(&t->batches);
     job_table_insert(t);
     job->tables->use->keeps_changes |= terms->durability == DURABILITY_REPLICA;
+    job_table_must_stand(t);
     job_table_check_lanes(t);
     *ret_table = t;
     return 0;

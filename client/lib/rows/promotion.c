@@ -42,6 +42,8 @@ static void promotion_move_parts(struct gp_job *job, const struct table_lane *la
 {
     list_for_each_entry (struct table_exchange, e, &job->tables->exchanges.open, node) {
         struct row_call *call = container_of(e, struct row_block, exchange)->call;
+        if (call->batch->table->failure.code)
+            continue; /* its requests end with the connection to the lost lane */
         for (uint32_t i = 0; i < e->parts_count; i++) {
             struct exchange_part *part = &e->parts[i];
             if (!exchange_part_is_at(part, lane->lane, lane->group))

@@ -31,7 +31,11 @@ static bool copy_lane_is_up(const struct lane *lane)
 
 static void copy_timer_fired(struct timer *timer)
 {
-    copy_step(container_of(timer, struct shards_copy, timer));
+    struct shards_copy *copy = container_of(timer, struct shards_copy, timer);
+    if (copy->state == COPY_FAILED)
+        promote_forget(copy);
+    else
+        copy_step(copy);
 }
 
 static struct shards_copy *copy_at(const struct job *job, uint32_t owner)
@@ -146,12 +150,14 @@ static void copy_begin(struct shards_copy *copy)
         return;
     copy->replica = copy_choose(job, owner);
     if (!copy->replica) {
-        if (!copy->is_lacking)
-            log_warn("job %s: no other aggregator can store the copy of the tables on lane %u; "
-                     "until another aggregator joins, a loss of this lane loses their rows",
-                     job->name, copy->owner);
+        if (copy->is_lacking)
+            return;
+        log_warn("job %s: no other aggregator can store the copy of the tables on lane %u; "
+                 "until another aggregator joins, a loss of this lane loses their rows",
+                 job->name, copy->owner);
         copy->is_lacking = true;
-        return;
+        copy->state = COPY_ENDING; /* words may wait for a log from before a restart (K168) */
+        return copy_step(copy);
     }
     copy->copy = job->service->numbers->next_task++;
     if (copy_put(copy, 0) < 0) /* the number is stored, so that no other copy gets the same */
@@ -207,7 +213,8 @@ void copy_step(struct shards_copy *copy)
     case COPY_BEGUN: copy_tell_log(copy, true); break;
     case COPY_PLACING: copy_tell_tables(copy); break;
     case COPY_COPYING: copy_note_whole(copy); break;
-    case COPY_WHOLE: break;
+    case COPY_WHOLE:
+    case COPY_FAILED: break;
     case COPY_LOST: copy_note_lost(copy); break;
     case COPY_ENDING: copy_tell_log(copy, false); break;
     case COPY_PROMOTED: promote_store(copy); break;
@@ -264,7 +271,7 @@ static bool copy_is_at(const struct lane *lane, const struct aggregator *a)
     return lane && lane->aggregator == a;
 }
 
-/* Owners come first: a copy at the same aggregator as its owner does not exist. */
+/* A copy is never at the same aggregator as its owner. */
 void table_copies_aggregator_lost(struct job *job, const struct aggregator *a)
 {
     list_for_each_safe_entry (struct shards_copy, copy, &job->index->tables.copies, link) {
@@ -336,12 +343,16 @@ static void copy_restore(struct job *job, const struct job_shard *shard)
     copy->state = shard->former ? COPY_PROMOTING : shard->lane ? COPY_WHOLE : COPY_PROMOTED;
 }
 
-/* Without its lane, a shard with a whole copy is promoted. */
+/* Without its lane, a shard with a whole copy is promoted. A shard whose promotion is stored, but
+ * whose replica lane is lost, is stranded, so its table fails. */
 void table_copies_restore(struct job *job)
 {
     job_each_table(table, job) table_each_shard(shard, table)
     {
-        if (table->failure || (shard->former && !shard->lane))
+        bool is_over = table->failure || (shard->former && !shard->lane);
+        if (is_over)
+            shard->former = shard->copy = shard->replica = 0;
+        if (is_over)
             continue;
         copy_restore(job, shard);
         if (!shard->lane && shard->copy)

@@ -10,9 +10,9 @@
  * shard or a table may have changed. */
 void table_copies_check(struct job *job);
 void table_copies_check_all(struct service *s);
-/* Handles the loss of an aggregator. Shards of its lanes with a whole copy leave their lanes, and
- * their copies are promoted; all other shards keep their lost lane, and the caller fails their
- * tables. */
+/* Handles the loss of an aggregator. Shards of its lanes that a whole copy contains leave their
+ * lanes, and their copies are promoted; all other shards keep their lost lane, and the caller fails
+ * their tables. */
 void table_copies_aggregator_lost(struct job *job, const struct aggregator *a);
 /* Orders lanes to drop the copies of a job that ends. */
 void table_copies_end(struct job *job);

@@ -16,6 +16,7 @@ enum copy_state {
     COPY_ENDING,
     COPY_PROMOTED,  /* the owner is lost; the route to the replica lane is not stored yet */
     COPY_PROMOTING, /* the route is stored; the replica lane has not confirmed yet */
+    COPY_FAILED,    /* the tables have failed; the timer removes the entry */
 };
 
 /* All tables of a job on one lane, the owner. */
@@ -59,7 +60,10 @@ void promote_begin(struct shards_copy *copy);
 void promote_store(struct shards_copy *copy);
 /* Handles the confirmation of the replica lane. */
 void promote_done(struct shards_copy *copy);
-/* Fails all tables of the copy, whose rows are lost. */
+/* Fails all tables of the copy, whose rows are lost. The entry stays until promote_forget(),
+ * because a caller may be walking over the entries of the job. */
 void promote_fail(struct shards_copy *copy, const char *why);
+/* Removes the entry of a failed promotion, and continues what waits for its tables. */
+void promote_forget(struct shards_copy *copy);
 
 #endif

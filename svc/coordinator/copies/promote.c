@@ -27,8 +27,8 @@ void promote_begin(struct shards_copy *copy)
              copy->job->name, copy->owner, copy->replica);
     job_each_table(table, copy->job) table_each_shard(shard, table)
     {
-        if (table->failure || shard->lane != owner)
-            continue;
+        if (table->failure || shard->lane != owner || shard->copy != copy->copy)
+            continue; /* the copy does not contain a shard that the owner received later */
         shard_detach(table, shard);
         shard->former = copy->owner;
     }
@@ -156,9 +156,15 @@ static void promote_fail_table(struct job_table *table, const struct shards_copy
 
 void promote_fail(struct shards_copy *copy, const char *why)
 {
-    struct job *job = copy->job;
     copy_tell_end(copy);
-    job_each_table(table, job) promote_fail_table(table, copy, why);
+    job_each_table(table, copy->job) promote_fail_table(table, copy, why);
+    copy->state = COPY_FAILED;
+    copy_later(copy, 0);
+}
+
+void promote_forget(struct shards_copy *copy)
+{
+    struct job *job = copy->job;
     copy_remove(copy);
     job->service->on->job->tensors_are_settled(job);
 }

@@ -57,6 +57,8 @@ def rank_trains(rank, workers):
 def train(rank, workers):
     folder, consistency = pathlib.Path(os.environ['TEST_FOLDER']), os.environ['TEST_CONSISTENCY']
     job = gradpool.connect().join('replicas', rank, workers)
+    if rank > 0 and 'TEST_LATE' in os.environ:
+        harness.until((folder / 'late').exists, 'this rank may declare its tables')
     tables = [job.table(name, DIM, combine='sum', consistency=consistency, durability='replica')
               for name in ('first', 'second')]
     for table in tables:
@@ -83,7 +85,7 @@ def train(rank, workers):
 
 
 class TableReplicas(unittest.TestCase):
-    def start(self, consistency, aggregators=3, transport='shm', workers=2):
+    def start(self, consistency, aggregators=3, transport='shm', workers=2, **environment):
         self.kills = 0
         self.random = random.Random(f'{SEED} {self.id()}')
         self.service = harness.Service(aggregators=aggregators)
@@ -92,9 +94,10 @@ class TableReplicas(unittest.TestCase):
         self.processes = ranks.start_ranks(
             'rank_trains', workers, GRADPOOL_ENDPOINT=self.service.endpoint,
             GRADPOOL_TRANSPORT=transport, TEST_FOLDER=str(self.folder),
-            TEST_CONSISTENCY=consistency)
+            TEST_CONSISTENCY=consistency, **environment)
         self.addCleanup(lambda: [p.kill() for p in self.processes])
-        self.await_ranks(lambda: len(list(self.folder.glob('trains.*'))) == workers,
+        first = 1 if 'TEST_LATE' in environment else workers
+        self.await_ranks(lambda: len(list(self.folder.glob('trains.*'))) == first,
                          'every rank trains')
 
     def await_ranks(self, condition, what):
@@ -162,6 +165,13 @@ class TableReplicas(unittest.TestCase):
 
     def test_no_push_of_asp_is_lost_or_doubled_over_tcp(self):
         self.check_kills('asp', 'tcp', kills=2)
+
+    def test_a_rank_may_declare_its_tables_after_a_promotion(self):
+        self.start('bsp', TEST_LATE='1')
+        self.kill_lane(min(self.await_copies()))
+        self.await_copies()
+        (self.folder / 'late').touch()
+        self.finish()
 
     def test_without_owner_and_copy_every_rank_receives_an_error(self):
         self.start('bsp')

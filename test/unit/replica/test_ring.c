@@ -85,6 +85,30 @@ static void a_lane_of_another_host_receives_offer_and_reports(void **state)
     until(holder_withdraw_ring(k, JOB, 1) == 0);
 }
 
+/* The lane ignores a report that arrives before the copy is placed, so the report is repeated. */
+static void a_repeated_call_repeats_the_last_report(void **state)
+{
+    const char *memory = NULL;
+    struct holder_ring ring;
+    uint64_t position = 0;
+    lend_connected(FIRST);
+    report_logged(FIRST, 128);
+    until(holder_next_logged(k, &ring, &position));
+    assert_false(holder_next_logged(k, &ring, &position));
+    assert_int_equal(lend(FIRST, &memory), 0);
+    assert_true(holder_next_logged(k, &ring, &position));
+    assert_int_equal(position, 128);
+}
+
+static void another_copy_replaces_a_ring_without_a_connection(void **state)
+{
+    const char *memory = NULL;
+    assert_int_equal(lend(FIRST, &memory), 0);
+    assert_int_equal(lend(SECOND, &memory), 0);
+    assert_false(holder_has_ring(k, &(struct holder_ring){JOB, 1, FIRST}));
+    assert_true(holder_has_ring(k, &(struct holder_ring){JOB, 1, SECOND}));
+}
+
 static void another_copy_gets_memory_after_the_end_of_the_connection(void **state)
 {
     const char *memory = NULL;
@@ -138,6 +162,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(blocks_of_the_lane_arrive_in_the_ring, start, stop),
         cmocka_unit_test_setup_teardown(reports_of_both_ends_are_passed_on, start, stop),
         cmocka_unit_test_setup_teardown(a_lane_of_another_host_receives_offer_and_reports, start,
+                                        stop),
+        cmocka_unit_test_setup_teardown(a_repeated_call_repeats_the_last_report, start, stop),
+        cmocka_unit_test_setup_teardown(another_copy_replaces_a_ring_without_a_connection, start,
                                         stop),
         cmocka_unit_test_setup_teardown(another_copy_gets_memory_after_the_end_of_the_connection,
                                         start, stop),

@@ -67,6 +67,14 @@ static void expect_copy(struct scene *scene, struct end *replica, uint32_t owner
     message_free(place);
 }
 
+/* Checks that the owner is ordered to end a log, if it has one, so that no word of a push waits. */
+static void expect_log_end(const struct scene *scene)
+{
+    envelope *log = end_expect(scene->owner, BODY(TABLE_LOG));
+    assert_int_equal(log->table_log->copy, 0);
+    message_free(log);
+}
+
 static struct scene begin(struct rig *rig)
 {
     struct scene scene = {.owner = rig_local_aggregator(rig, 1, "")};
@@ -77,7 +85,7 @@ static struct scene begin(struct rig *rig)
     envelope *reply = end_expect(scene.worker, BODY(DECLARE_REPLY));
     scene.table = reply->declare_reply->tables[0]->table;
     message_free(reply);
-    end_expect_none(scene.owner, BODY(TABLE_LOG)); /* no other aggregator */
+    expect_log_end(&scene); /* no other aggregator */
     scene.replica = rig_aggregator(rig, 1);
     expect_copy(&scene, scene.replica, OWNER, 0);
     return scene;
@@ -124,8 +132,9 @@ static void a_whole_copy_continues_after_the_loss_of_its_owner(void **state)
     expect_promotion(&scene);
     expect_route(&scene);
     end_expect_none(scene.worker, BODY(TABLE_FAILURE));
-    struct end *third = rig_aggregator(*state, 1);
     scene.owner = scene.replica;
+    expect_log_end(&scene); /* no other aggregator */
+    struct end *third = rig_aggregator(*state, 1);
     expect_copy(&scene, third, REPLICA, 1);
     end_ask_refused(
         rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR),
@@ -150,9 +159,7 @@ static void a_lost_copy_is_ended_and_begins_again(void **state)
     report(scene.owner, &scene, OWNER, true);
     report(scene.replica, &scene, REPLICA, false);
     message_free(end_expect(scene.replica, BODY(TABLE_COPY_END)));
-    envelope *log = end_expect(scene.owner, BODY(TABLE_LOG));
-    assert_int_equal(log->table_log->copy, 0);
-    message_free(log);
+    expect_log_end(&scene);
     uint32_t first = scene.copy;
     expect_copy(&scene, scene.replica, OWNER, 0);
     assert_int_not_equal(scene.copy, first);
@@ -182,6 +189,52 @@ static void a_restarted_coordinator_knows_a_whole_copy(void **state)
     expect_promotion(&scene);
 }
 
+/* Before the restart, words of pushes waited for a log whose copy was not stored as whole. */
+static void a_restarted_coordinator_ends_a_log_without_a_copy(void **state)
+{
+    struct rig *rig = *state;
+    struct scene scene = begin(rig);
+    const struct end before = *scene.owner;
+    rig_crash(rig);
+    rig_start(rig);
+    uint32_t shards[SHARDS], epochs[SHARDS];
+    for (uint32_t i = 0; i < SHARDS; i++) {
+        shards[i] = i;
+        epochs[i] = 1;
+    }
+    const WIRE(TableHeld) held = MESSAGE_PART(
+        TableHeld, table_held, .lane = OWNER, .job_id = scene.job, .table = scene.table,
+        .shards = shards, .n_shards = SHARDS, .epochs = epochs, .n_epochs = SHARDS);
+    scene.owner = rig_rejoin_with_table(rig, &before, &held);
+    expect_log_end(&scene);
+}
+
+/* The replica lane is lost before it has confirmed the promotion. */
+static void a_promotion_without_its_lane_fails_the_table(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    scene.replica->ignores = BODY(TABLE_PROMOTE);
+    rig_kill(*state, scene.owner->process);
+    expect_promotion(&scene);
+    end_say_goodbye(scene.replica);
+    expect_failure(&scene, "was lost before it served the rows");
+}
+
+/* A table that the owner received after the copy was whole is not in the copy. */
+static void a_table_that_the_copy_does_not_contain_is_not_promoted(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    send_table(scene.worker, "items", DURABILITY_REPLICA);
+    message_free(end_expect(scene.owner, BODY(PLACE_REQUEST)));
+    message_free(end_expect(scene.worker, BODY(DECLARE_REPLY)));
+    rig_kill(*state, scene.owner->process);
+    expect_failure(&scene, "table 'items'");
+    expect_promotion(&scene);
+    expect_route(&scene);
+}
+
 static void tables_of_a_job_agree_in_their_durability(void **state)
 {
     struct scene scene = begin(*state);
@@ -197,6 +250,9 @@ int main(void)
         CASE(a_lost_copy_is_ended_and_begins_again),
         CASE(a_copy_that_its_lane_cannot_promote_fails_the_table),
         CASE(a_restarted_coordinator_knows_a_whole_copy),
+        CASE(a_restarted_coordinator_ends_a_log_without_a_copy),
+        CASE(a_promotion_without_its_lane_fails_the_table),
+        CASE(a_table_that_the_copy_does_not_contain_is_not_promoted),
         CASE(tables_of_a_job_agree_in_their_durability),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
