@@ -343,15 +343,26 @@ static void followers_end_with_the_leading_tensor(void **state)
     ok(gp_push_pull(tensors[2], gradient[0], result[0], GP_MEAN, &q[0]));
 }
 
+/* Returns the first READY of rank 0 to lane 1, also if rank 1 has sent a later one. NULL: none has
+ * arrived. Needs the rig's lock. */
+static const struct record_ready *heard_by_next_owner(void)
+{
+    for (uint32_t i = 0; i < rig.heard_count; i++) {
+        if (rig.heard[i].lane == 1 && rig.heard[i].rank == 0)
+            return &rig.heard[i].ready;
+    }
+    return NULL;
+}
+
 /* Moves the piece. Checks that rank 0 sends this standing to the next owner, and no memory of the
  * round, which the caller may have written since the failure (L80). */
 static void move_failed(uint8_t standing)
 {
     release(0, 1);
     script_lock(&rig);
-    while (rig.heard[rig.heard_count - 1].lane != 1 || rig.heard[rig.heard_count - 1].rank != 0)
+    while (!heard_by_next_owner())
         script_wait(&rig);
-    const struct record_ready *said = &rig.heard[rig.heard_count - 1].ready;
+    const struct record_ready *said = heard_by_next_owner();
     assert_int_equal(said->standing, standing);
     assert_int_equal(said->round, RECORD_ROUND_NONE);
     assert_int_equal(said->outputs, 0);
