@@ -56,11 +56,23 @@ uint32_t link_pieces(const struct link *l)
 
 /* ---- giving up ---- */
 
+/* Fails the request of the open round, which another owner of the piece may complete. The tensor
+ * fails, too, if the caller gets lent memory of the round back (L80). */
+static void link_fail_request(struct link *l, struct gp_tensor *t)
+{
+    const struct push *open = &t->open;
+    bool is_lent = (open->gradient && !open->copies_in) || (open->result && !open->copies_out);
+    if (is_lent && t->without_commit > 0)
+        tensor_break(t, l->failure.code, l->failure.text);
+    else
+        request_fail(t->request, l->failure.code, l->failure.text);
+}
+
 static void link_fail_requests(struct link *l)
 {
     for_each_piece_in (p, l->job)
         if (p->link == l && p->tensor->request)
-            request_fail(p->tensor->request, l->failure.code, l->failure.text);
+            link_fail_request(l, p->tensor);
     job_tables_fail_lane(l->job, l->lane, l->failure.code, l->failure.text);
     if (!l->conn)
         job_tables_end_lane(l->job, l->lane, l->failure.code, l->failure.text);

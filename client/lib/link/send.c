@@ -88,9 +88,12 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
     ready_describe_output(p, push, ready);
 }
 
-/* Returns whether a lane has reported the loss of a result or state. The caller may have written to
- * the memory of the failed round since, so no lane may read it any more (L80). */
+/* Returns whether a lane has reported the loss of a result or state (L80). */
 static bool ready_is_of_lost(const struct gp_tensor *t) { return t->failure.code == -EOWNERDEAD; }
+
+/* Returns whether the caller may have written to the memory of the open round, which has failed. No
+ * lane may read the memory any more, or other ranks would get wrong sums (L80). */
+static bool ready_is_withheld(const struct gp_tensor *t) { return t->failure.code != 0; }
 
 static void ready_describe_standing(const struct piece *p, struct record_ready *ready)
 {
@@ -100,6 +103,8 @@ static void ready_describe_standing(const struct piece *p, struct record_ready *
         ready_describe(p, &t->open, RECORD_FAILED, p->committed, ready);
     else if (p->is_entering)
         ready_describe(p, &t->open, RECORD_ENTERS, RECORD_ROUND_NONE, ready);
+    else if (ready_is_withheld(t))
+        ready_describe(p, &t->open, RECORD_IDLE, p->committed, ready);
     else if (t->open.is_taking && p->standing == PIECE_ANNOUNCED)
         ready_describe(p, &t->open, RECORD_TAKES, round, ready);
     else
@@ -156,7 +161,7 @@ static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
     struct record_ready ready;
-    if (!p->owes_standing || !t->has_kept || ready_is_of_lost(t))
+    if (!p->owes_standing || !t->has_kept || ready_is_withheld(t))
         return 0;
     ready_describe(p, &t->kept, RECORD_KEEPS, t->round - 1, &ready);
     ready.word = p->kept_word;
@@ -266,7 +271,8 @@ static void send_unsent(struct link *l)
     list_for_each_safe_entry (struct piece, p, &l->unsent, unsent) {
         if (p->fence)
             continue;
-        if (send_ready(l, p) < 0)
+        bool is_owed = p->owes_standing || !ready_is_withheld(p->tensor);
+        if ((is_owed || ready_is_of_lost(p->tensor)) && send_ready(l, p) < 0)
             return; /* the event ROOM or CLOSED will follow */
         repeat_report(p);
         p->owes_standing = false;

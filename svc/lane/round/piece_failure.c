@@ -5,6 +5,7 @@
 #include "svc/lane/piece/piece.h"
 #include "svc/lane/piece/quorum.h"
 #include "svc/lane/piece/rest.h"
+#include "svc/lane/piece/takers.h"
 #include "svc/lane/state/parameters.h"
 #include "svc/lane/turn/account.h"
 #include "svc/lane/worker/serving.h"
@@ -46,6 +47,15 @@ static void tell_failure(struct piece *p)
     }
 }
 
+void piece_fail_takers(struct piece *p)
+{
+    struct rank *rank = NULL;
+    while (p->takers && (rank = takers_asking(p, rank))) {
+        takers_forget(rank);
+        tell_error(rank->worker, rank_newest(rank));
+    }
+}
+
 void piece_fail(struct piece *p, int code, const char *format, ...)
 {
     if (p->failure)
@@ -57,6 +67,7 @@ void piece_fail(struct piece *p, int code, const char *format, ...)
     p->failure = code;
     piece_unqueue(p);
     tell_failure(p);
+    piece_fail_takers(p);
     if (p->state == PIECE_RUNNABLE && p->chunks_active == 0)
         round_rest(p); /* a round with chunks in progress ends with its last chunk */
 }

@@ -118,19 +118,17 @@ static void line_up_late(struct piece *p)
 static void answer_landed(struct piece *p)
 {
     struct rank *rank = NULL;
+    if (p->failure)
+        return piece_fail_takers(p);
     if (!p->takers || p->round == 0)
         return;
     while ((rank = takers_asking(p, rank))) {
         uint64_t round = RECORD_ROUND_NONE, landed = takers_reported(rank);
         bool is_due = replay_answers_report(rank, landed, &round) && recording_answers(rank);
-        if (!is_due && !p->failure)
+        if (!is_due)
             continue;
         round = round != RECORD_ROUND_NONE ? takers_answer_with(rank, round) : takers_answer(rank);
         closing_began(rank);
-        if (p->failure) {
-            tell_error(rank->worker, rank_newest(rank));
-            continue;
-        }
         tell_closed(rank->worker, rank_newest(rank), round);
         if (round == landed)
             recording_begins(rank, round);

@@ -343,28 +343,70 @@ static void followers_end_with_the_leading_tensor(void **state)
     ok(gp_push_pull(tensors[2], gradient[0], result[0], GP_MEAN, &q[0]));
 }
 
-/* The rank that knows the loss lends no memory of the round, which its caller may have written
- * (L80). */
-static void a_rank_that_knows_a_loss_reports_it_to_the_next_owner(void **state)
+/* Returns the first READY of rank 0 to lane 1, also if rank 1 has sent a later one. NULL: none has
+ * arrived. Needs the rig's lock. */
+static const struct record_ready *heard_by_next_owner(void)
+{
+    for (uint32_t i = 0; i < rig.heard_count; i++) {
+        if (rig.heard[i].lane == 1 && rig.heard[i].rank == 0)
+            return &rig.heard[i].ready;
+    }
+    return NULL;
+}
+
+/* Moves the piece. Checks that rank 0 sends this standing to the next owner, and no memory of the
+ * round, which the caller may have written since the failure (L80). */
+static void move_failed(uint8_t standing)
+{
+    release(0, 1);
+    script_lock(&rig);
+    while (!heard_by_next_owner())
+        script_wait(&rig);
+    const struct record_ready *said = heard_by_next_owner();
+    assert_int_equal(said->standing, standing);
+    assert_int_equal(said->round, RECORD_ROUND_NONE);
+    assert_int_equal(said->outputs, 0);
+    assert_int_equal(said->input_bytes, 0);
+    script_unlock(&rig);
+}
+
+/* A lane reports an error to rank 0 alone, and the piece moves. */
+static void fail_and_move(int code, uint8_t standing)
 {
     declare("w", ELEMENTS, t);
     push(0, 1);
     script_lock(&rig);
     while (!heard(0, 1))
         script_wait(&rig);
-    script_lane_say_error(&rig, 0, 0, heard(0, 1)->ready.word, -EOWNERDEAD, "lost with its lane");
+    script_lane_say_error(&rig, 0, 0, heard(0, 1)->ready.word, code, "failed on its lane");
     script_unlock(&rig);
-    failed(gp_wait(q[0], WAIT_MS), -EOWNERDEAD, "lost with its lane", NULL);
-    release(0, 1);
+    failed(gp_wait(q[0], WAIT_MS), code, "failed on its lane", NULL);
+    move_failed(standing);
+}
+
+static void a_rank_that_knows_a_loss_reports_it_to_the_next_owner(void **state)
+{
+    fail_and_move(-EOWNERDEAD, RECORD_FAILED);
+}
+
+static void a_failed_round_is_not_announced_to_the_next_owner(void **state)
+{
+    fail_and_move(-EINVAL, RECORD_IDLE);
+}
+
+static void lent_memory_of_a_broken_link_is_not_announced_to_the_next_owner(void **state)
+{
+    declare("w", ELEMENTS, t);
+    float *own = lent(0, ELEMENTS);
+    ok(gp_push_pull(t[0], own, own, GP_MEAN, &q[0]));
     script_lock(&rig);
-    while (rig.heard[rig.heard_count - 1].lane != 1 || rig.heard[rig.heard_count - 1].rank != 0)
+    while (!heard(0, 1))
         script_wait(&rig);
-    const struct record_ready *said = &rig.heard[rig.heard_count - 1].ready;
-    assert_int_equal(said->standing, RECORD_FAILED);
-    assert_int_equal(said->round, RECORD_ROUND_NONE);
-    assert_int_equal(said->outputs, 0);
-    assert_int_equal(said->input_bytes, 0);
+    script_lane_babble(&rig, 0, 0);
     script_unlock(&rig);
+    failed(gp_wait(q[0], WAIT_MS), -EBADMSG, "lane 0 of ", NULL);
+    move_failed(RECORD_IDLE);
+    failed(gp_push_pull(t[0], own, own, GP_MEAN, &q[0]), -EBADMSG, "lane 0 of ", NULL);
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
@@ -385,6 +427,8 @@ int main(void)
         CASE(a_new_lane_gets_the_last_two_chosen_sets),
         CASE(followers_end_with_the_leading_tensor),
         CASE(a_rank_that_knows_a_loss_reports_it_to_the_next_owner),
+        CASE(a_failed_round_is_not_announced_to_the_next_owner),
+        CASE(lent_memory_of_a_broken_link_is_not_announced_to_the_next_owner),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -374,6 +374,26 @@ static void a_new_leader_lane_goes_on_with_the_recording(void **state)
     expect_closed(3, ALL);
 }
 
+/* Rank 0 knows of a loss that the former lane reported before it died (L80). */
+static void a_failure_answers_the_reports_of_takers(void **state)
+{
+    start(BACKUP_TERMS_REPLAYS, true);
+    stand(2, 1, RECORD_IDLE);
+    report(2, 1);
+    expect_answer(2, 0, 0);
+    rig_say(&rig, 0,
+            (struct say){.piece = HIDDEN,
+                         .word = 2,
+                         .round = 2,
+                         .operation = RECORD_BARRIER,
+                         .standing = RECORD_FAILED,
+                         .has_no_input = true,
+                         .has_no_output = true});
+    rig_until(&rig, rig_says(&rig.workers[2], -EOWNERDEAD, "rank 0 knows of a result"));
+    report(2, 1);
+    rig_until(&rig, rig.workers[2].errors_count == 2);
+}
+
 static void a_new_leader_lane_long_after_the_recording_uses_the_rule(void **state)
 {
     start(BACKUP_TERMS_REPLAYS, true);
@@ -513,6 +533,7 @@ int main(int argc, char **argv)
         CASE(a_straggler_that_fetches_sums_begins_after_the_recorded_round),
         CASE(after_the_last_recorded_round_the_rule_decides),
         CASE(a_new_leader_lane_goes_on_with_the_recording),
+        CASE(a_failure_answers_the_reports_of_takers),
         CASE(a_new_leader_lane_long_after_the_recording_uses_the_rule),
         CASE(a_rank_of_a_recorded_set_that_has_left_fails_the_round),
         CASE(a_round_whose_set_left_with_rank_0_fails),

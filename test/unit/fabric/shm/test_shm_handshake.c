@@ -235,7 +235,7 @@ static void unknown_users_are_refused_four_in_a_poll_with_a_longer_pause(void **
 {
     struct rig *rig = *state;
     struct fabric_event events[8];
-    int sockets[CALLERS], answered = 0;
+    int sockets[CALLERS], answered = 0, most = 0;
 
     if (geteuid() != 0)
         skip();
@@ -246,10 +246,11 @@ static void unknown_users_are_refused_four_in_a_poll_with_a_longer_pause(void **
         int had = answered;
         fabric_poll(rig->lane.fabric, events, 8);
         answered = count_answered(sockets);
-        assert_in_range(answered - had, 0, ACCEPTS);
+        most = answered - had > most ? answered - had : most;
     }
     uint64_t took_ns = clock_now_ns() - began_ns;
-    assert_int_equal(seteuid(0), 0);
+    assert_int_equal(seteuid(0), 0); /* no check fails before, so that later cases run as root */
+    assert_in_range(most, 1, ACCEPTS);
     assert_int_equal(answered, CALLERS);
     assert_true(took_ns >= (CALLERS / ACCEPTS - 1) * 2 * NS_PER_MS);
     shm_fds_close(sockets, CALLERS);
