@@ -17,6 +17,7 @@ import tap
 from gradpool.explore import ASHA, rests, rules, store as stores, trial as trials
 from gradpool.explore.engine import Engine
 from gradpool.explore.fleet import Fleet
+from gradpool.explore.pool import Pool
 from gradpool.explore.preload import starter_of
 from gradpool.explore.worker import VARIABLE
 from harness import GRADPOOL, Service, until
@@ -68,6 +69,25 @@ class Wishes(Folder):
         fcntl.flock(held, fcntl.LOCK_EX)
         os.write(held, str(os.getpid()).encode())
         self.addCleanup(os.close, held)
+
+    def test_a_pool_that_does_not_expect_a_signal_is_not_ended_by_it(self):
+        blocks = ('import signal, time; signal.pthread_sigmask(0, [signal.SIGUSR2]); '
+                  'print(1, flush=True); time.sleep(600)')
+        for command, code in (('sleep', '600'), None), (
+                (sys.executable, '-c', blocks), signal.SIGUSR2):
+            with subprocess.Popen(command, stdout=subprocess.PIPE) as child:
+                self.addCleanup(child.kill)
+                if code is not None:
+                    child.stdout.readline()
+                pool = Pool(str(self.trial), child.pid)
+                pool.signal(signal.SIGUSR1)
+                pool.signal(signal.SIGUSR2)
+                with open(f'/proc/{child.pid}/status', encoding='utf-8') as status:
+                    pending = next(line for line in status if line.startswith('ShdPnd:'))
+                self.assertIsNone(child.poll())
+                self.assertEqual(int(pending.split()[1], 16), code and 1 << (code - 1) or 0)
+                child.kill()
+                pool.close()
 
     def test_a_trial_without_a_study_rests_at_its_next_rung(self):
         self.hold(self.trial / 'lock')

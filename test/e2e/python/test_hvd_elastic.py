@@ -1,6 +1,7 @@
 """Tests gradpool.torch.elastic: the script of HOROVOD.md as it stands, in a pool whose workers
 join, leave and are killed, and calls that are refused."""
 import contextlib
+import errno
 import io
 import json
 import os
@@ -8,6 +9,7 @@ import signal
 import sys
 import types
 import unittest
+import unittest.mock
 
 import harness
 import ranks
@@ -241,13 +243,16 @@ def rank_fixes_the_number(rank, workers):
     hvd.init()
     model = torch.nn.Linear(2, 1)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(model.parameters(), 0.1))
+    gradients = []
+    for _ in range(2):      # the first step fixes the number
+        optimizer.zero_grad()
+        model(torch.full((1, 2), rank + 1.)).sum().backward()
+        optimizer.step()
+        gradients.append(model.weight.grad[0, 0].item())
     hvd.broadcast_parameters(model.state_dict(), 0)
-    model(torch.full((1, 2), rank + 1.)).sum().backward()
-    optimizer.step()
-    gradient = model.weight.grad[0, 0].item()
     text = refusal(hvd.elastic.run(lambda state: None), hvd.elastic.ObjectState())
     hvd.shutdown()
-    return gradient, text
+    return gradients, text
 
 
 class Refusals(unittest.TestCase):
@@ -278,9 +283,9 @@ class Refusals(unittest.TestCase):
                     }.items():
                 self.assertIn(words, texts[name], name)
 
-    def test_a_collective_before_the_function_fixes_the_number_of_workers(self):
-        for gradient, text in self.run_ranks('rank_fixes_the_number'):
-            self.assertEqual(gradient, 1.5)
+    def test_a_step_before_the_function_fixes_the_number_of_workers(self):
+        for gradients, text in self.run_ranks('rank_fixes_the_number'):
+            self.assertEqual(gradients, [1.5, 1.5])
             self.assertIn('so the number of workers is fixed. Make such calls in the', text)
 
     def test_an_error_of_the_function_ends_the_worker_s_part(self):
@@ -329,7 +334,7 @@ class Decisions(unittest.TestCase):
             doing, world, *marks = text.split()
             record = int(next((mark for mark in marks if mark.isdecimal()), 0))
             found[int(rank[4:])] = self.module.Slot(
-                getattr(self.module, doing), int(world), 'holds' in marks, 'leaves' in marks,
+                getattr(self.module, doing), int(world), 2, 'holds' in marks, 'leaves' in marks,
                 record)
         return found
 
@@ -373,9 +378,27 @@ class Decisions(unittest.TestCase):
     def test_a_worker_that_comes_at_the_end_ends_well(self):
         self.worlds._timeout_ms, told = 0, io.StringIO()
         with self.assertRaises(SystemExit) as ended, contextlib.redirect_stderr(told):
-            self.worlds._is_met(self.slots(rank0='MEETS 0', rank1='ENDS 7'))
+            self.worlds._is_met(self.slots(rank0='MEETS 0', rank1='ENDS 7', rank2='ENDS 7'))
         self.assertEqual(ended.exception.code, 0)
         self.assertIn('the training had ended before this worker got its state', told.getvalue())
+
+    def test_a_loss_at_the_end_is_a_loss_to_all(self):
+        told = self.slots(rank0='MEETS 0 holds', rank2='ENDS 7 holds')     # rank 0 restores
+        self.assertFalse(self.worlds._is_met(told))
+        self.worlds._step = lambda *_: told
+        with self.raises(OSError, 'lost worker(s) 0 of the world')():
+            self.worlds.end()
+
+    def test_a_worker_that_cannot_join_a_world_meets_again_with_all_others(self):
+        steps = []
+        self.worlds._place = None
+        self.worlds._step = lambda doing: steps.append(doing) or {}
+        for code in (errno.ESTALE, errno.ECONNRESET):
+            with unittest.mock.patch.object(self.module._door, 'Door', side_effect=(
+                    self.module.GradpoolError(code, 'ends'))), contextlib.redirect_stderr(
+                        io.StringIO()):
+                self.assertFalse(self.worlds._open(9))
+        self.assertEqual(steps, [self.module.MEETS] * 2)
 
     def test_worlds_that_never_commit_end_with_the_error(self):
         self.worlds._same = 3

@@ -46,18 +46,20 @@ class Membership:
             self.client.close()
 
 
-def join(name, endpoint, rank, workers, backup=None):
+def join(name, endpoint, rank, workers, backup=None, waits=True):
     """Joins the job, or shares the present Membership, and adds one caller. A `name` or `endpoint`
     of None means GRADPOOL_JOB or GRADPOOL_ENDPOINT. Waits up to GRADPOOL_TIMEOUT_MS for the end of
     a former job of that name.
 
-      backup  a Backup; None: every round waits for all ranks"""
+      backup  a Backup; None: every round waits for all ranks
+      waits   False: makes one attempt, in which the service waits 8 s"""
     deadline_s = time.monotonic() + default_timeout_ms() / 1e3
     while True:
         try:
             return _join_once(name, endpoint, rank, workers, backup)
         except GradpoolError as error:
-            if error.errno != errno.ESTALE or time.monotonic() + _PAUSE_S > deadline_s:
+            is_late = not waits or time.monotonic() + _PAUSE_S > deadline_s
+            if error.errno != errno.ESTALE or is_late:
                 raise
         # the lock is not held here, because a finalizer may need the lock to leave the former job
         time.sleep(_PAUSE_S)

@@ -29,7 +29,8 @@ class Pool:
       fd  readable when the process has ended"""
 
     def __init__(self, folder, pid, child=None):
-        self.folder, self._child, self.fd = folder, child, os.pidfd_open(pid)
+        self.folder, self._pid, self._child = folder, pid, child
+        self.fd = os.pidfd_open(pid)
         self._code, self._log_bytes, self._output_begin = None, 0, 0
         self._is_queued, self._rests, self._rest_size = False, False, 0
 
@@ -105,10 +106,25 @@ class Pool:
             return log.read()
 
     def signal(self, number):
+        """Sends a signal. Drops SIGUSR1 and SIGUSR2 to a process that would be ended by the signal:
+        a pool of an earlier version, or one that has just begun. The pool reads the files of its
+        folder when it begins."""
+        if number in (signal.SIGUSR1, signal.SIGUSR2) and not self._awaits(number):
+            return
         try:
             signal.pidfd_send_signal(self.fd, number)
         except ProcessLookupError:
             pass
+
+    def _awaits(self, number):
+        """Returns whether the pool blocks or catches a signal."""
+        try:
+            with open(f'/proc/{self._pid}/status', encoding='utf-8') as status:
+                masks = [int(line.split()[1], 16) for line in status
+                         if line.startswith(('SigBlk:', 'SigCgt:'))]
+        except OSError:
+            return False
+        return any(mask >> (number - 1) & 1 for mask in masks)
 
     def close(self):
         os.close(self.fd)

@@ -58,7 +58,7 @@ class Door:
 
     def __init__(self, name, rank, size, place=None):
         self.place, self.optimizers = place, weakref.WeakSet()
-        self._membership = join(name, None, rank, size)
+        self._membership = join(name, None, rank, size, waits=not self.is_elastic)
         self.job, self.rank, self.size = self._membership.job, rank, size
         self.timeout_s = default_timeout_ms() / 1e3
         self.is_closed = self.is_in_body = False

@@ -27,10 +27,11 @@ _SAME_MAX = 3           # worlds in a row with the same workers, each without a 
 WORKS, MEETS, JOINS, ENDS = range(1, 5)
 
 # world   number of the worker's world; 0: none
+# members number of workers of this world
 # holds   whether the worker has the state of the training
 # leaves  whether the job was resized to a size without this worker
 # record  number that is the same on all workers with the same progress
-Slot = collections.namedtuple('Slot', ('doing', 'world', 'holds', 'leaves', 'record'))
+Slot = collections.namedtuple('Slot', ('doing', 'world', 'members', 'holds', 'leaves', 'record'))
 _WORDS = len(Slot._fields)
 
 
@@ -99,12 +100,13 @@ class Worlds:
         """Makes a step. Returns {rank: Slot} of all workers of this step."""
         leaves = self._has_to_leave()
         self._begin_step()
-        if self._deal.step.number == 1 and not self._deal.step.flags & deals.ENTERS:
-            self.holds = True       # the first workers begin with the state of their scripts
+        if self._deal.step.number == 1 and self._job.rank == 0:
+            # the training begins with the state of rank 0, which alone may have read a checkpoint
+            self.holds = not self._deal.step.flags & deals.ENTERS
         leaves = leaves or self._has_to_leave()
         self._slots.zero_()
         self._slots[self._job.rank] = torch.tensor(
-            Slot(doing, self._number, self.holds, leaves, record))
+            Slot(doing, self._number, len(self._members), self.holds, leaves, record))
         self._job.push_pull(self._deal.tensors[_NAME], self._slots, operation='sum').wait(
             self._timeout_ms)
         return {rank: Slot(*words) for rank, words in enumerate(self._slots.tolist())
@@ -205,7 +207,8 @@ class Worlds:
     def _is_met(self, slots):
         """Forms a world if all workers of a step wait for the next one. Returns whether the world
         has begun."""
-        if any(slot.doing == ENDS for slot in slots.values()):
+        ends = [slot for slot in slots.values() if slot.doing == ENDS]
+        if ends and len(ends) == ends[0].members:   # otherwise the world has lost a member
             self._end_deal('late')
             self._exit('late', 'the training had ended before this worker got its state')
         staying = {rank: slot for rank, slot in slots.items() if not slot.leaves}
@@ -220,12 +223,26 @@ class Worlds:
         self._members = (*holders, *(rank for rank in staying if rank not in holders))
         return self._open(self._deal.step.number)
 
+    def _door_of(self, number):
+        """Returns the Door to the job of the world. None: the job ends, because a member that has
+        joined was lost. The other members wait for this worker in the meeting."""
+        try:
+            return _door.Door(f'{self._job.name}.{number}', self._members.index(self._job.rank),
+                              len(self._members), self._place)
+        except GradpoolError as error:
+            if error.errno not in (errno.ESTALE, errno.ECONNRESET):
+                raise
+            print(f'gradpool: {error}', file=sys.stderr, flush=True)
+        return None
+
     def _open(self, number):
         """Joins the job of the world. When all members have joined, the service reports the loss of
         each one to all others, so no later wait is for a member that never joins."""
-        door = _door.Door(f'{self._job.name}.{number}', self._members.index(self._job.rank),
-                          len(self._members), self._place)
-        self._number, is_open = number, False
+        door, is_open = self._door_of(number), False
+        if door is None:
+            self._step(MEETS)       # the other members of the world form another one, too
+            return False
+        self._number = number
         try:
             self._present({rank: slot for rank, slot in self._step(JOINS).items()
                            if slot.doing == JOINS})
