@@ -313,15 +313,6 @@ static void pool_take_signals(struct worker_pool *pool)
             pool_stop(pool, (int)info.ssi_signo);
 }
 
-static bool pool_is_signalled(const struct worker_pool *pool)
-{
-    struct signalfd_siginfo info;
-    while (read(pool->signal_fd, &info, sizeof info) == (ssize_t)sizeof info)
-        if (info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2)
-            return true;
-    return false;
-}
-
 /* Waits until the job is over for the coordinator, so that the slots are free at once. A further
  * signal ends the wait, and so does a lost connection. */
 static void pool_settle(struct worker_pool *pool)
@@ -333,7 +324,7 @@ static void pool_settle(struct worker_pool *pool)
                            {.fd = site_fd(pool->site), .events = POLLIN}};
     pool_withdraw(pool);
     while (pool_take_orders(pool) == 0 && !(pool->ranks.is_over && site_is_settled(pool->site)) &&
-           clock_now_ns() < deadline_ns && !pool_is_signalled(pool))
+           clock_now_ns() < deadline_ns && signals_take_end(pool->signal_fd) == 0)
         (void)poll(fds, 2, clock_poll_ms(deadline_ns, clock_now_ns()));
 }
 
@@ -527,8 +518,11 @@ static int pool_begin_engine(struct worker_pool *pool, struct err *err)
     const struct pool_options *o = pool->options;
     const char *name = o->engine ? o->engine : "local";
     static struct slurm_setup slurm; /* outlives the engine */
-    slurm = (struct slurm_setup){
-        .folder = pool->folder, .options = o->slurm, .signal_fd = pool->signal_fd, .say = pool_say};
+    slurm = (struct slurm_setup){.folder = pool->folder,
+                                 .options = o->slurm,
+                                 .signal_fd = pool->signal_fd,
+                                 .ret_signal = &pool->forwarded,
+                                 .say = pool_say};
     int error = pool_check_engine(pool, name, err);
     if (error < 0)
         return error;
@@ -581,7 +575,7 @@ int pool_run(const struct pool_options *options)
     pool.folder = &folder;
     if (pool_begin(&pool, &err) < 0) {
         pool_say("%s", err.text);
-        return FAILED;
+        return pool.forwarded ? 128 + pool.forwarded : FAILED;
     }
     uint64_t next_ns;
     while (next_ns = pool_act(&pool), !ranks_are_over(&pool.ranks)) {

@@ -3,6 +3,8 @@
 #include "svc/base/system/signals.h"
 
 #include <stddef.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
 
 sigset_t signals_that_end(void)
 {
@@ -15,4 +17,14 @@ sigset_t signals_that_end(void)
     if (hangup.sa_handler != SIG_IGN)
         sigaddset(&set, SIGHUP);
     return set;
+}
+
+int signals_take_end(int fd)
+{
+    struct signalfd_siginfo info;
+    int number = 0;
+    while (read(fd, &info, sizeof info) == (ssize_t)sizeof info)
+        if (number == 0 && info.ssi_signo != SIGUSR1 && info.ssi_signo != SIGUSR2)
+            number = (int)info.ssi_signo;
+    return number;
 }

@@ -27,8 +27,9 @@ static void slots_end_former(struct slots_job *job, uint32_t rank)
         session_replaced(session);
 }
 
-/* Stores that this start has joined. Returns whether it joins for the first time. */
-static bool slots_note_join(struct slots_job *job, uint32_t rank)
+/* Stores that this start joins, after the end of the former one is stored: a coordinator that ends
+ * in between ends the former one again. */
+static void slots_note_join(struct slots_job *job, uint32_t rank)
 {
     struct slots_worker *worker = &job->workers[rank];
     bool is_first = !worker->has_joined, is_ordered = worker->state == SLOTS_ORDERED;
@@ -36,7 +37,6 @@ static bool slots_note_join(struct slots_job *job, uint32_t rank)
     slots_worker_found(job, rank); /* stores a worker that was only ordered */
     if (is_first && !is_ordered)
         (void)slots_worker_keep(job, rank);
-    return is_first;
 }
 
 /* Returns whether the training has ended, although its pool has not reported an end yet. A late
@@ -78,14 +78,16 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
                                      : "and is not the newest one");
         return false;
     }
-    if (admit_has_ended(job)) {
+    if (!worker->has_joined) { /* the end of the training may free the job */
+        slots_end_former(job, join->rank);
+        job = slots_find_job(p->service, p->tenant, join->job);
+    }
+    if (!job || admit_has_ended(job)) {
         slots_refuse_stale(p, request, join, "and the training has ended");
         return false;
     }
-    bool is_first = slots_note_join(job, join->rank);
+    slots_note_join(job, join->rank);
     slots_look_soon(p->service);
-    if (is_first)
-        slots_end_former(job, join->rank); /* last: the end of the training may free the job */
     return true;
 }
 

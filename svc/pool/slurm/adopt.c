@@ -1,6 +1,7 @@
 /* Workers of an earlier pool of the folder: their jobs or steps have names that only this folder
  * gives. Waits for Slurm, because a pool that does not know its workers would start second ones. */
 #include "svc/base/cleanup.h"
+#include "svc/base/system/signals.h"
 #include "svc/pool/slurm/internal.h"
 
 #include <errno.h>
@@ -49,6 +50,16 @@ static void refuse_entry(struct slurm *s, const struct slurm_entry *entry)
         snprintf(s->trouble, sizeof s->trouble, "%s", entry->id);
 }
 
+/* Returns whether a signal ends the adoption. The wishes of a study, SIGUSR1 and SIGUSR2, do not:
+ * the pool reads their files after the adoption. */
+static bool adopt_is_interrupted(const struct slurm *s)
+{
+    int number = signals_take_end(s->setup->signal_fd);
+    if (number != 0)
+        *s->setup->ret_signal = number;
+    return number != 0;
+}
+
 /* Waits for the end of squeue. Returns 0, -EAGAIN: Slurm does not answer, or -EINTR. */
 static int adopt_await(struct slurm *s, struct err *err)
 {
@@ -61,10 +72,11 @@ static int adopt_await(struct slurm *s, struct err *err)
     while (!command_has_ended(&s->command, &end, &number)) {
         bool is_late = clock_now_ns() >= deadline_ns;
         (void)poll(fds, 2, clock_poll_ms(deadline_ns, clock_now_ns()));
-        if (!fds[1].revents && !is_late)
+        bool is_interrupted = adopt_is_interrupted(s);
+        if (!is_interrupted && !is_late)
             continue;
         command_kill(&s->command);
-        return fds[1].revents ? err_set(err, -EINTR, "ended by a signal")
+        return is_interrupted ? err_set(err, -EINTR, "ended by a signal")
                               : err_set(err, -EAGAIN, "squeue has not ended after 30 s");
     }
     command_text(&s->command, text, sizeof text);
@@ -100,7 +112,8 @@ static bool folder_is_new(const struct pool_folder *folder)
 static int adopt_pause(struct slurm *s, struct err *err)
 {
     struct pollfd signal = {.fd = s->setup->signal_fd, .events = POLLIN};
-    return poll(&signal, 1, PAUSE_MS) > 0 ? err_set(err, -EINTR, "ended by a signal") : 0;
+    (void)poll(&signal, 1, PAUSE_MS);
+    return adopt_is_interrupted(s) ? err_set(err, -EINTR, "ended by a signal") : 0;
 }
 
 static int adopt_check_way(const struct slurm *s, struct err *err)

@@ -7,7 +7,8 @@
 struct slurm_setup {
     const struct pool_folder *folder; /* outlives the engine */
     char *const *options;             /* more options of srun and sbatch; NULL ends */
-    int signal_fd;                    /* a readable descriptor interrupts adopt() */
+    int signal_fd;                    /* signals that end a process interrupt adopt() */
+    int *ret_signal;                  /* the signal that has interrupted adopt() */
     /* Prints a line for the user, while adopt() waits for Slurm. */
     void (*say)(const char *format, ...) __attribute__((format(printf, 1, 2)));
 };

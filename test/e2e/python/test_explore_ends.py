@@ -14,7 +14,8 @@ from unittest import mock
 
 import harness
 import tap
-from gradpool.explore import ending, locks, store as stores
+from gradpool.errors import Mismatch
+from gradpool.explore import ending, locks, slurm, store as stores
 from gradpool.explore.engine import Engine
 from gradpool.explore.fleet import Fleet
 from gradpool.explore.rules import Never
@@ -200,7 +201,7 @@ class Parts(unittest.TestCase):
 
     def end_on_slurm(self, squeue):
         """Ends the workers of trial 1, with a stand-in for squeue. Returns the lines for the user,
-        and the arguments of scancel."""
+        the arguments of scancel, and whether a second call is due."""
         trial, commands = pathlib.Path(self.folder) / '0001', pathlib.Path(self.folder) / 'bin'
         trial.mkdir()
         commands.mkdir()
@@ -212,22 +213,49 @@ class Parts(unittest.TestCase):
         fleet = Fleet(lambda trial: f'{self.folder}/{trial.number:04d}',
                       {**SETTINGS, 'engine': 'slurm'}, {}, None, said.append)
         with mock.patch.dict(os.environ, PATH=f'{commands}:{os.environ["PATH"]}'):
-            fleet.end_workers(Trial(1, {}))
-        return said, log.read_text().splitlines() if log.exists() else []
+            until(lambda: fleet.end_workers(Trial(1, {})) or said, 'Slurm has answered')
+        ended = log.read_text().splitlines() if log.exists() else []
+        return said, ended, fleet.is_ending(Trial(1, {}))
 
     def test_jobs_and_steps_of_a_killed_pool_are_ended_by_their_names(self):
-        said, ended = self.end_on_slurm(
+        said, ended, is_due = self.end_on_slurm(
             'case "$*" in *--steps*) set -- 8.1 9.2;; *) set -- 17 18;; esac\n'
             'printf "%-80s%-40s\\n" gradpool-00000000000000ab-0-3 $1 '
             'gradpool-00000000000000ac-0-3 $2')
-        self.assertEqual(said, [])
+        self.assertEqual((said, is_due), ([], False))
         self.assertEqual(ended, ['--quiet --signal=KILL --full 17', '--quiet 17', '--quiet 8.1'])
 
     def test_a_slurm_that_does_not_end_workers_is_shown(self):
-        said, ended = self.end_on_slurm('echo no controller >&2; exit 1')
-        self.assertEqual(said, ['trial 1: its workers were not ended: no controller; end the jobs '
-                                'gradpool-00000000000000ab-* of Slurm with scancel'])
-        self.assertEqual(ended, [])
+        said, ended, is_due = self.end_on_slurm('echo no controller >&2; exit 1')
+        self.assertEqual(said, ['trial 1: its workers were not ended: no controller; the study '
+                                'tries again, or end the jobs gradpool-00000000000000ab-* of '
+                                'Slurm with scancel'])
+        self.assertEqual((ended, is_due), ([], True))
+
+    def resumed(self, squeue, **environment):
+        """Returns the refusal of a resume with a stand-in for squeue; '': none."""
+        commands = pathlib.Path(self.folder) / 'bin'
+        commands.mkdir(exist_ok=True)
+        (commands / 'squeue').write_text(f'#!/bin/sh\n{squeue}\n')
+        (commands / 'squeue').chmod(0o700)
+        environment['PATH'] = f'{commands}:{os.environ["PATH"]}'
+        with mock.patch.dict(os.environ, environment):
+            try:
+                slurm.check_way({**SETTINGS, 'engine': 'slurm'}, {'00000000000000ab'})
+            except Mismatch as error:
+                return str(error)
+        return ''
+
+    def test_a_study_is_not_resumed_where_its_workers_cannot_be_adopted(self):
+        step = ('case "$*" in *--steps*) printf "%-80s%-40s\\n" gradpool-00000000000000ab-0-3 8.1;;'
+                ' esac')
+        self.assertIn('study digits: job 8.1 of Slurm is a worker of a trial, and runs inside an '
+                      'allocation; resume the study there, or end the worker with scancel',
+                      self.resumed(step))
+        self.assertEqual(self.resumed(step, SLURM_JOB_ID='8'), '')
+        self.assertIn('study digits: squeue does not show its workers: no controller; resume the '
+                      'study when Slurm answers',
+                      self.resumed('echo no controller >&2; exit 1'))
 
 
 if __name__ == '__main__':

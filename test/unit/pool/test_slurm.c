@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@
 static char place[] = "/tmp/gradpool-test-XXXXXX";
 static struct pool_folder folder;
 static struct pool_engine *engine;
-static int signal_pipe[2];
+static int signal_pipe[2], ended_by;
 static bool is_ended_by_say; /* the first line for the user is answered with a signal */
 
 /* --- files --- */
@@ -85,6 +86,13 @@ static const char *step_line(const char *name, const char *id, const char *state
 
 /* --- the engine --- */
 
+/* The pipe stands in for a signalfd. */
+static void send_signal(int number)
+{
+    const struct signalfd_siginfo info = {.ssi_signo = (uint32_t)number};
+    assert_int_equal(write(signal_pipe[1], &info, sizeof info), sizeof info);
+}
+
 static void say(const char *format, ...)
 {
     char text[1024];
@@ -94,15 +102,14 @@ static void say(const char *format, ...)
     va_end(arguments);
     put("said", text);
     if (is_ended_by_say)
-        assert_int_equal(write(signal_pipe[1], "x", 1), 1);
+        send_signal(SIGTERM);
 }
 
 static void begin(bool has_steps)
 {
     static char *const options[] = {(char *)"--partition=small", NULL};
     static struct slurm_setup setup;
-    setup = (struct slurm_setup){
-        .folder = &folder, .options = options, .signal_fd = signal_pipe[0], .say = say};
+    setup = (struct slurm_setup){&folder, options, signal_pipe[0], &ended_by, say};
     struct err err;
     if (has_steps)
         setenv("SLURM_JOB_ID", "5", 1);
@@ -202,7 +209,7 @@ static int set_up(void **state)
     setenv("PATH", path, 1);
     folder = (struct pool_folder){.lock_fd = -1, .pool = POOL, .job = "job"};
     snprintf(folder.path, sizeof folder.path, "%s", place);
-    return pipe2(signal_pipe, O_CLOEXEC);
+    return pipe2(signal_pipe, O_CLOEXEC | O_NONBLOCK);
 }
 
 static int tear_down(void **state)
@@ -441,17 +448,6 @@ static void a_new_pool_finds_the_newest_start_of_each_rank(void **state)
     assert_int_equal(await_event(ENGINE_ENDED).end, END_UNKNOWN);
 }
 
-static void an_adoption_waits_for_slurm_until_a_signal(void **state)
-{
-    struct err err;
-    folder.incarnations[0] = 5;
-    put("down", "");
-    begin(false);
-    assert_int_equal(write(signal_pipe[1], "x", 1), 1);
-    assert_int_equal(engine->calls->adopt(engine, &err), -EINTR);
-    assert_string_equal(err.text, "ended by a signal");
-}
-
 static void an_adoption_without_an_answer_is_shown(void **state)
 {
     struct err err;
@@ -459,7 +455,10 @@ static void an_adoption_without_an_answer_is_shown(void **state)
     put("down", "");
     begin(false);
     is_ended_by_say = true;
+    send_signal(SIGUSR2); /* a wish of the study ends no adoption */
     assert_int_equal(engine->calls->adopt(engine, &err), -EINTR);
+    assert_int_equal(ended_by, SIGTERM);
+    assert_string_equal(err.text, "ended by a signal");
     assert_non_null(
         strstr(get("said"), ": its workers are not known, because Slurm does not answer: "));
     assert_non_null(strstr(get("said"), "no controller; the pool tries again"));
@@ -581,7 +580,6 @@ int main(void)
         SLURM_CASE(a_worker_that_slurm_does_not_end_is_given_up),
         SLURM_CASE(an_older_start_that_lives_is_ended),
         SLURM_CASE(a_new_pool_finds_the_newest_start_of_each_rank),
-        SLURM_CASE(an_adoption_waits_for_slurm_until_a_signal),
         SLURM_CASE(an_adoption_without_an_answer_is_shown),
         SLURM_CASE(an_adoption_kills_a_list_that_has_no_end),
         SLURM_CASE(a_node_with_three_failures_is_left_out),

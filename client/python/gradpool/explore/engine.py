@@ -177,6 +177,8 @@ class Engine:
                 self._finish(trial, code)
         elif trial.verdict:
             self._end_without_pool(trial)
+        elif self._fleet.is_ending(trial):
+            self._finish(trial, -signal.SIGKILL)
         if trial.is_over:
             events.append(Ended(trial))
         return events
@@ -220,8 +222,9 @@ class Engine:
     def _finish(self, trial, code):
         """Enters the end of a pool. A pool that was killed is started again, and adopts the
         workers, unless the trial is over."""
-        if code < 0 and (trial.verdict or self._kills[trial.number] >= _KILLS_MAX):
-            self._fleet.end_workers(trial)
+        is_over = trial.verdict or self._kills[trial.number] >= _KILLS_MAX
+        if code < 0 and is_over and not self._fleet.end_workers(trial):
+            return      # the next turn continues
         if code == 0 or trial.verdict == DONE:
             state = TRAINED
         elif trial.verdict:
@@ -240,8 +243,8 @@ class Engine:
 
     def _end_without_pool(self, trial):
         """Ends a trial that waits, or whose pool was killed."""
-        self._fleet.end_workers(trial)
-        self._finish(trial, 128 + signal.SIGTERM)
+        if self._fleet.end_workers(trial):
+            self._finish(trial, 128 + signal.SIGTERM)
 
     def _check_failures(self):
         if self._failed_in_row < FAILURES_MAX:
@@ -300,6 +303,7 @@ class Engine:
         while self.has_processes and time.monotonic() < until_s:
             self.wait(1)
             self._collect()
+        self._fleet.await_endings(until_s)
         self._tell()
         self._write()
 

@@ -12,6 +12,7 @@ from .worker import PARAMETERS
 
 _QUEUE_S = 1        # longest wait in a turn until the service has queued a job
 _REST_S = 30        # time after which a wish to rest is repeated
+_END_S = 2          # longest wait in a turn until Slurm has ended workers
 _ANNOUNCED_MAX = 768    # limit of `gradpool run --announce`
 
 
@@ -31,6 +32,7 @@ class Fleet:
         self._pools, self._signalled, self._wished_s = {}, set(), {}
         self._standings = {}    # number of a trial -> rungs in its written standing
         self._is_stuck = False
+        self._endings, self._unended = {}, set()    # of workers, by the numbers of trials
 
     def __len__(self):
         return len(self._pools)
@@ -70,16 +72,46 @@ class Fleet:
             one.signal(signal.SIGINT)
 
     def end_workers(self, trial):
-        """Ends the workers of a trial whose pool was killed."""
-        folder = self._folder_of(trial)
-        if not os.path.isdir(folder):
-            return
-        end_workers(folder)
-        pool = pools.number_of(folder)
-        error = slurm.end_workers(pool) if pool and slurm.is_used(self._settings) else None
-        if error:
-            self._say(f'trial {trial.number}: its workers were not ended: {error}; end the jobs '
-                      f'gradpool-{pool}-* of Slurm with scancel')
+        """Ends the workers of a trial whose pool was killed. Returns False while Slurm has not
+        ended them, and a later call continues. The trial has no new pool in the meantime."""
+        folder, number = self._folder_of(trial), trial.number
+        if not self.is_ending(trial):
+            if not os.path.isdir(folder):
+                return True
+            end_workers(folder)
+            pool = pools.number_of(folder)
+            if not pool or not slurm.is_used(self._settings):
+                return True
+            self._endings[number] = slurm.Ending(pool)
+        elif self._endings[number].is_due_again():
+            self._endings[number] = slurm.Ending(self._endings[number].pool)
+        is_alone = len(self._endings) == 1      # others may wait for a Slurm that does not answer
+        if not self._endings[number].is_over(_END_S if is_alone else 0):
+            return False
+        if self._endings[number].error is None:
+            self._unended.discard(number)
+            del self._endings[number]
+            return True
+        self._tell_unended(number)
+        return False
+
+    def is_ending(self, trial):
+        """Returns whether end_workers() has to be called again."""
+        return trial.number in self._endings
+
+    def _tell_unended(self, number):
+        ending = self._endings[number]
+        if number not in self._unended:
+            error = ending.error if ending.is_over() else 'Slurm does not answer'
+            self._say(f'trial {number}: its workers were not ended: {error}; the study tries '
+                      f'again, or end the jobs gradpool-{ending.pool}-* of Slurm with scancel')
+        self._unended.add(number)
+
+    def await_endings(self, until_s):
+        """Waits until Slurm has ended the workers of all trials whose pools were killed."""
+        for number, ending in self._endings.items():
+            if not ending.is_over(max(0, until_s - time.monotonic())) or ending.error is not None:
+                self._tell_unended(number)
 
     # ---- acts of a turn ----
 
@@ -117,7 +149,8 @@ class Fleet:
         """Returns whether the trial has no pool, and needs one. The workers of a trial that rests
         sleep on without their pool, and a new pool adopts them."""
         must_wait = trial.rests and trial.state == WAITING
-        return self.get(trial) is None and not trial.verdict and not must_wait
+        has_workers = self.get(trial) is not None or self.is_ending(trial)
+        return not has_workers and not trial.verdict and not must_wait
 
     def _try_start(self, trial, followers):
         """Returns False if the folder of the trial cannot be written. The next turn tries again."""

@@ -5,7 +5,7 @@ import socket
 import sys
 
 from ..errors import mismatch
-from . import locks, pool as pools, service, store as stores
+from . import locks, pool as pools, service, slurm, store as stores
 from .ending import held
 from .engine import Engine
 from .preload import starter_of
@@ -89,6 +89,9 @@ class Study:
                 raise mismatch(f'study {self.name}: {name} is {value!r}, and was '
                                f'{store.settings[name]!r} when the study began; restore the '
                                'script, or begin in another folder')
+        folders = [os.path.join(self.folder, f'{one.number:04d}') for one in store.trials()
+                   if not one.is_over]
+        slurm.check_way(store.settings, {pools.number_of(one) for one in folders} - {None})
         return store
 
     def _options_of_pools(self, store):

@@ -148,6 +148,22 @@ static void a_newer_start_ends_only_the_older_one_of_its_rank(void **state)
     end_close(other);
 }
 
+/* The former start was the last one of a training that another rank has ended. */
+static void a_newer_start_begins_no_training_after_the_former_one(void **state)
+{
+    struct end *pool = pool_join(*state, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 2, 2);
+    struct pool_order zero = pool_expect_and_start(pool), one = pool_expect_and_start(pool);
+    struct end *other = pool_worker_join(*state, &zero, 0);
+    struct end *former = pool_worker_join(*state, &one, 0);
+    end_leave(other);
+    pool_ended(pool, &one, 1);
+    struct pool_order next = pool_expect_for(pool, POOL_START, "resnet", 1);
+    pool_worker_refused(*state, &next, -ESTALE, "and the training has ended");
+    end_expect_closed(former);
+    assert_null(session_at(*state, 1));
+}
+
 static void a_worker_that_comes_after_the_training_is_refused(void **state)
 {
     struct end *pool = pool_join(*state, (struct pool_joining){0});
@@ -495,6 +511,7 @@ int main(void)
         CASE(the_tenant_with_fewer_slots_is_served_first),
         CASE(a_worker_without_the_newest_incarnation_is_refused),
         CASE(a_newer_start_ends_only_the_older_one_of_its_rank),
+        CASE(a_newer_start_begins_no_training_after_the_former_one),
         CASE(a_worker_that_comes_after_the_training_is_refused),
         CASE(an_order_overtaken_by_a_shrink_is_refused_in_words),
         CASE(growth_resizes_the_job_before_its_worker_starts),
