@@ -229,6 +229,7 @@ class Service:
                               self.aggregators, *self.options], self.folder, name)
         self.children.append(self.serve)
         until(self.is_up, 'the service is up', process=self.serve)
+        self.endpoint = self.endpoint or self.status()['endpoint']
 
     def is_up(self):
         """Runs `gradpool status` only when the service has its socket, because a command costs far
@@ -239,7 +240,7 @@ class Service:
             return False
         with contextlib.suppress(AssertionError):  # not ready yet
             status = self.status()
-            self.endpoint = self.endpoint or status['endpoint']
+            self.endpoint = status['endpoint']
             up = sum(a['state'] == 'up' for a in status['aggregators'])
             return up == self.aggregators + self.joined
         return False
