@@ -66,7 +66,7 @@ struct engine_calls {
     /* Returns the number of the pool that has started this process of this host as a worker; 0:
      * none, or unknown. */
     uint64_t (*pool_of)(struct pool_engine *engine, uint32_t pid);
-    /* Called once, after the workers have ended. Ends all other processes. */
+    /* Called once, after the workers have ended. Ends all other processes, and frees the engine. */
     void (*end)(struct pool_engine *engine);
 };
 

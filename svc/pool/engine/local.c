@@ -232,8 +232,11 @@ static int local_fd(struct pool_engine *engine) { return ((struct local *)engine
 
 static void local_end(struct pool_engine *engine)
 {
-    if (!((struct local *)engine)->had_children)
+    struct local *l = (struct local *)engine;
+    if (!l->had_children)
         processes_end_children();
+    close(l->epoll_fd);
+    free(l);
 }
 
 int engine_local_create(const struct pool_folder *folder, struct pool_engine **ret_engine,

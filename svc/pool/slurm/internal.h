@@ -76,6 +76,8 @@ void slurm_worker_tell(struct slurm_worker *w, enum engine_event_kind kind, cons
 /* Keeps the reason for which the worker does not run yet; no effect for "" and for the last one. */
 void slurm_worker_waits(struct slurm_worker *w, const char *text);
 void slurm_worker_enter(struct slurm_worker *w, enum slurm_state state);
+/* Frees the memory of a worker. The rank then has none. */
+void slurm_worker_free(struct slurm_worker *w);
 /* The worker was not started, for the reason `text`. Frees the worker. */
 void slurm_worker_refused(struct slurm_worker *w, const char *text);
 /* All processes of the worker have ended. Frees the worker. */

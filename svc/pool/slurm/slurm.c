@@ -120,6 +120,13 @@ static void slurm_end(struct pool_engine *engine)
     if (s->command.process.pidfd >= 0)
         command_kill(&s->command);
     command_close(&s->command);
+    for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
+        slurm_worker_free(&s->workers[rank]);
+    close(s->epoll_fd);
+    close(s->timer_fd);
+    free(s->workers[0].event); /* the events of all workers */
+    free(s->strays);
+    free(s);
 }
 
 static int slurm_open(struct slurm *s, struct err *err)

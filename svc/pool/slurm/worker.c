@@ -40,7 +40,7 @@ void slurm_worker_enter(struct slurm_worker *w, enum slurm_state state)
     w->since_ns = clock_now_ns();
 }
 
-static void worker_free(struct slurm_worker *w)
+void slurm_worker_free(struct slurm_worker *w)
 {
     for (char **variable = w->variables; variable && *variable; variable++)
         free(*variable);
@@ -54,7 +54,7 @@ void slurm_worker_refused(struct slurm_worker *w, const char *text)
 {
     slurm_worker_tell(w, ENGINE_REFUSED,
                       *text ? text : "a command of Slurm has failed without a text");
-    worker_free(w);
+    slurm_worker_free(w);
 }
 
 void slurm_worker_ended(struct slurm *s, struct slurm_worker *w, enum rank_end end, int number)
@@ -67,7 +67,7 @@ void slurm_worker_ended(struct slurm *s, struct slurm_worker *w, enum rank_end e
     slurm_worker_tell(w, ENGINE_ENDED, "");
     w->event->end = end;
     w->event->number = number;
-    worker_free(w);
+    slurm_worker_free(w);
 }
 
 /* Gives up a worker that Slurm does not end, for example on a node that does not answer. */
