@@ -8,8 +8,9 @@
 #include "client/lib/table/exchange.h"
 #include "svc/wire/table/table_terms.h"
 
-/* A lane with shards of the job's tables, and the newest records that were sent to the lane. Shards
- * that a promotion has brought to the lane have a group, and an entry of their own. */
+/* A lane with shards of the job's tables, and the newest records that were sent to the lane. A
+ * promotion may bring further shards to the lane. These shards have a group, and an entry of their
+ * own. */
 struct table_lane {
     struct list node; /* node in job_tables.lanes */
     uint32_t lane, group;

@@ -161,8 +161,8 @@ static const char *words_signal_option(int signal)
     }
 }
 
-/* SIGKILL reaches all processes of a job. Other signals reach the worker's process alone, which is
- * that of the script. */
+/* SIGKILL reaches all processes of a job. Other signals reach the process of the script alone,
+ * which is the worker. */
 static void words_begin_signal(struct slurm_words *words, bool is_job, bool is_waiting, int signal)
 {
     words_add(words, "scancel");
