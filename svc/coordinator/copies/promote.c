@@ -8,13 +8,12 @@
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/table/allow.h"
+#include "svc/coordinator/table/place.h"
 #include "svc/wire/table/record_rows.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#define SHARDS_NAMED 4
 
 #define each_promoted_shard(shard, table, copy) \
     job_each_table(table, (copy)->job)          \
@@ -119,27 +118,16 @@ void promote_done(struct shards_copy *copy)
     table_copies_check(job);
 }
 
-/* Writes "0, 1, 2 and 5 more". */
-static void promote_name(const struct job_table *table, const struct shards_copy *copy, char *text,
-                         size_t text_bytes)
+static bool shard_was_on_owner(const struct job_shard *shard, const void *copy)
 {
-    uint32_t count = 0;
-    *text = '\0';
-    for (uint32_t i = 0; i < table->terms->shards; i++) {
-        if (table->shards[i].former != copy->owner)
-            continue;
-        if (count++ < SHARDS_NAMED)
-            text_append(text, text_bytes, "%s%u", count > 1 ? ", " : "", i);
-    }
-    if (count > SHARDS_NAMED)
-        text_append(text, text_bytes, " and %u more", count - SHARDS_NAMED);
+    return shard->former == ((const struct shards_copy *)copy)->owner;
 }
 
 static void promote_fail_table(struct job_table *table, const struct shards_copy *copy,
                                const char *why)
 {
     char text[2 * ERR_TEXT_BYTES], shards[64];
-    promote_name(table, copy, shards, sizeof shards);
+    shards_name(table, shard_was_on_owner, copy, shards, sizeof shards);
     if (!*shards)
         return;
     snprintf(text, sizeof text,

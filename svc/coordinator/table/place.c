@@ -135,14 +135,13 @@ void shards_tell(struct job *job)
 
 /* --- an aggregator is lost --- */
 
-/* Writes "shards 0, 1, 2 and 5 more", the shards on lanes of the aggregator. */
-static void shards_name(const struct job_table *table, const struct aggregator *a, char *text,
-                        size_t text_bytes)
+void shards_name(const struct job_table *table, shard_test_fn is_named, const void *context,
+                 char *text, size_t text_bytes)
 {
     uint32_t count = 0;
     *text = '\0';
     for (uint32_t i = 0; i < table->terms->shards; i++) {
-        if (!table->shards[i].lane || table->shards[i].lane->aggregator != a)
+        if (!is_named(&table->shards[i], context))
             continue;
         if (count++ < SHARDS_NAMED)
             text_append(text, text_bytes, "%s%u", count > 1 ? ", " : "", i);
@@ -151,10 +150,15 @@ static void shards_name(const struct job_table *table, const struct aggregator *
         text_append(text, text_bytes, " and %u more", count - SHARDS_NAMED);
 }
 
+static bool shard_is_on(const struct job_shard *shard, const void *aggregator)
+{
+    return shard->lane && shard->lane->aggregator == aggregator;
+}
+
 static void shards_fail_lost(struct job_table *table, const struct aggregator *a)
 {
     char text[ERR_TEXT_BYTES], shards[64];
-    shards_name(table, a, shards, sizeof shards);
+    shards_name(table, shard_is_on, a, shards, sizeof shards);
     if (!*shards)
         return;
     snprintf(text, sizeof text,

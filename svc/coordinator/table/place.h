@@ -16,6 +16,10 @@ void shards_aggregator_lost(struct job *job, struct aggregator *a);
 void shards_reconcile(struct aggregator *a, const WIRE(AggregatorJoin) * join);
 /* Fails the tables of a job that was restored from the store without a lane for each shard. */
 void shards_check_restored(struct job *job);
+typedef bool (*shard_test_fn)(const struct job_shard *shard, const void *context);
+/* Writes "0, 1, 2, 3 and 5 more": the shards for which `is_named` returns true. "": none. */
+void shards_name(const struct job_table *table, shard_test_fn is_named, const void *context,
+                 char *text, size_t text_bytes);
 /* Returns whether all shards of the table are ready. */
 bool shards_are_ready(const struct job_table *table);
 /* Sends all failures of tables to a session that was resumed. */
