@@ -168,7 +168,9 @@ GP_API void gp_batch_free(gp_batch *batch);
  * gp_wait() returns -ETIMEDOUT if ranks have not ended the previous clock (the text has their
  * clocks): the request is still open; -EDQUOT at its deadline if pushes wait because a limit of
  * table memory is reached (the text has the limit): the request is still open, and continues when
- * there is room; -EOWNERDEAD the lane was lost. */
+ * there is room; -EOWNERDEAD the lane was lost. With GP_BSP and durability replica, -EOWNERDEAD
+ * also if gp_wait() follows gp_clock(), and the lane was lost between its answer and the arrival of
+ * the answer, while a copy continues: pull again, in the present clock. */
 GP_API int gp_pull(gp_batch *batch, void *rows, gp_request **ret_request);
 
 /* Begins a push of `count` gradients of `dim` values in this clock, in the order of the keys of the

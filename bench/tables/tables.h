@@ -36,6 +36,7 @@ int tables_apply(struct tables *t);    /* updates of a lane, compared with the r
 int tables_exchange(struct tables *t); /* pulls and pushes of two workers, and their clocks */
 int tables_memory(struct tables *t);   /* memory of a row beyond its values and moments */
 int tables_latency(struct tables *t);  /* pulls while rows are made */
+int tables_copies(struct tables *t);   /* copies on another aggregator, and a killed owner */
 int tables_ahead(struct tables *t);    /* SSP and BSP with workers of changing speed */
 
 #endif

@@ -193,6 +193,7 @@ const struct job_hooks hooks_of_jobs = {
     .piece_moves = moving_has,
     .keeps_what_moves = moving_has_holder,
     .has_copies_at = table_copies_are_at,
+    .table_copies = table_copies_state,
     .holder_is_unfit = moving_holder_unfit,
 };
 

@@ -6,6 +6,7 @@
 #include "svc/coordinator/job/job.h"
 
 struct slot;
+struct job_table;
 
 struct peer_hooks {
     /* The first message (Hello) of a peer was accepted. */
@@ -85,6 +86,8 @@ struct job_hooks {
      * any lane). */
     bool (*has_copies_at)(const struct job *job, const struct aggregator *a,
                           const struct lane *lane);
+    /* Returns the state of the copies of a table, as table_copies_state(). */
+    WIRE(TableCopyState) (*table_copies)(const struct job_table *table, const char **ret_fault);
     /* `holder` cannot connect to `lane` (NULL: to any lane). Uncommitted moves of this job that
      * need the connection are aborted. */
     void (*holder_is_unfit)(const struct job *job, const struct aggregator *holder,

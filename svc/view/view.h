@@ -133,6 +133,9 @@ struct view_table {
     /* failure: reason of the failure; "": the table has not failed */
     const char *table, *rule, *failure;
     char consistency[16]; /* "bsp", "ssp:2" or "asp" */
+    /* copy: "whole", "copying", "promoting" or "no copy"; NULL: the table wants no copy.
+     * copy_fault: reason for which there is no whole copy; "": none */
+    const char *copy, *copy_fault;
     uint32_t dim, shards;
     /* whether a lane has sent counts; otherwise the following fields are invalid */
     bool is_counted;

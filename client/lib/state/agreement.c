@@ -57,6 +57,20 @@ bool is_agreed(const struct agreement *least)
            least->clock == -least->negative_clock;
 }
 
+/* The rank with the file is lost. After the first row a restore cannot begin again, because an
+ * import needs tables without rows. */
+static int judge_lost(const struct snapshot *s)
+{
+    if (s->restores && s->tables.count > 0 && s->tables.state != TABLES_UNTOUCHED)
+        return client_error(-ECONNRESET,
+                            "job '%s': rank %u was to read the file, but is lost, and tables may "
+                            "have rows of the file already; start the job again, and restore again",
+                            s->job->name, s->root);
+    return client_error(-ECONNRESET,
+                        "job '%s': rank %u was to read or write the file, but is lost; call again",
+                        s->job->name, s->root);
+}
+
 /* Returns the result of an agreement: this rank's own error with its text, or the error of another
  * rank. */
 static int judge(const struct snapshot *s)
@@ -82,11 +96,7 @@ static int judge(const struct snapshot *s)
                             "clock on all ranks",
                             s->job->name, s->least->clock, -s->least->negative_clock,
                             s->restores ? "restore" : "snapshot");
-    if (s->least->step > AT_BEGIN && s->least->rank != s->root)
-        return client_error(
-            -ECONNRESET, "job '%s': rank %u was to read or write the file, but is lost; call again",
-            s->job->name, s->root);
-    return 0;
+    return s->least->step > AT_BEGIN && s->least->rank != s->root ? judge_lost(s) : 0;
 }
 
 /* Returns the clock of this rank, if the job has tables whose clocks all ranks end together. */

@@ -35,7 +35,11 @@ struct agreement {
 struct snapshot_tables {
     size_t count;
     bool has_bsp;
-    bool has_begun; /* this rank has the connection `copy.channel` */
+    enum {
+        TABLES_UNTOUCHED,
+        TABLES_COPIED,   /* the rank with the file copies rows, or has copied them */
+        TABLES_CONNECTED /* as before, and this rank has the connection `copy.channel` */
+    } state;
     struct tables_copy copy;
 };
 

@@ -106,7 +106,7 @@ static int tables_connect(struct snapshot *s)
                        "job '%s' is being left, or another thread reads or writes states; call "
                        "gp_job_%s() alone",
                        job->name, s->restores ? "restore" : "snapshot");
-    s->tables.has_begun = true;
+    s->tables.state = TABLES_CONNECTED;
     c->job = job->name;
     c->tenant = client_tenant(job->client);
     c->is_between = true;
@@ -122,7 +122,7 @@ static int tables_connect(struct snapshot *s)
 static int tables_copy_part(struct snapshot *s, void *writer, uint64_t until_ns)
 {
     struct tables_copy *c = &s->tables.copy;
-    int result = s->tables.has_begun ? 0 : tables_connect(s);
+    int result = s->tables.state == TABLES_CONNECTED ? 0 : tables_connect(s);
     if (result == 0)
         result = writer ? tables_export_some(c, writer, until_ns, &s->err)
                         : tables_import_some(c, until_ns, &s->err);
@@ -133,13 +133,14 @@ static int tables_copy_part(struct snapshot *s, void *writer, uint64_t until_ns)
 
 int snapshot_tables_copy(struct snapshot *s, struct state_writer *w, size_t *step)
 {
+    s->tables.state = TABLES_COPIED;
     return s->tables.count > 0 ? agree_in_parts(s, tables_copy_part, w, step) : 0;
 }
 
 void snapshot_tables_end(struct snapshot *s)
 {
-    if (s->tables.has_begun)
+    if (s->tables.state == TABLES_CONNECTED)
         state_end_turn(s->job, s->tables.copy.channel);
     tables_copy_free(&s->tables.copy);
-    s->tables.has_begun = false;
+    s->tables.state = TABLES_UNTOUCHED;
 }

@@ -97,8 +97,12 @@ static int copying_serve_promote(struct aggregator *a, Gradpool__Wire__TableProm
 static int copying_set_log(struct lane *lane, void *context)
 {
     const Gradpool__Wire__TableLog *request = context;
+    const struct lane_log_spec spec = {.holder = request->holder,
+                                       .copy = request->copy,
+                                       .failed = request->failed,
+                                       .failed_count = request->n_failed};
     if (request->copy)
-        return lane_begin_log(lane, request->job_id, request->holder, request->copy);
+        return lane_begin_log(lane, request->job_id, &spec);
     lane_end_log(lane, request->job_id);
     return 0;
 }

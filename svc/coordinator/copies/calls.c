@@ -19,7 +19,6 @@
 
 #define REPEAT_NS (20 * NS_PER_MS)
 #define PAUSE_NS (200 * NS_PER_MS)
-#define FAILURES_MOST 5
 
 struct copy_told {
     uint32_t job, copy;
@@ -50,13 +49,11 @@ static bool copy_reaches(const struct lane *lane)
 
 /* ---- the owner's log ---- */
 
-/* Another copy begins after a pause that doubles with each failure. */
 static void copy_pause(struct shards_copy *copy)
 {
     copy->state = COPY_ABSENT;
     copy->copy = copy->replica = 0;
-    copy_later(copy, PAUSE_NS << copy->failures);
-    copy->failures += copy->failures < FAILURES_MOST;
+    copy_later(copy, copy_pause_ns(copy));
 }
 
 static void copy_log_told(struct service *s, void *data, const envelope *reply, int code,
@@ -68,26 +65,45 @@ static void copy_log_told(struct service *s, void *data, const envelope *reply, 
     copy->asked = 0;
     if (!reply && (call_went_unanswered(code) || code == -ENOMEM))
         return copy_later(copy, PAUSE_NS); /* an owner that returns or is lost continues at once */
-    if (!reply)
+    if (!reply) {
+        copy_note_fault(copy, text);
         log_warn("job %s: lane %u did not change its log of changed rows: %s; see the log of its "
                  "aggregator",
                  copy->job->name, copy->owner, text);
+    }
     if (copy->state == COPY_ENDING || !reply)
         return copy_pause(copy);
     copy->state = COPY_PLACING;
     copy_step(copy);
 }
 
+/* Returns the number of the job's failed tables. */
+static size_t copy_failed_tables(const struct job *job, uint32_t *ret_numbers)
+{
+    size_t count = 0;
+    job_each_table(table, job)
+    {
+        ret_numbers[count] = table->id;
+        count += table->failure != NULL;
+    }
+    return count;
+}
+
 void copy_tell_log(struct shards_copy *copy, bool begins)
 {
+    _cleanup_free_ uint32_t *failed = calloc(copy->job->index->tables.count + 1, sizeof *failed);
+    size_t failed_count = failed ? copy_failed_tables(copy->job, failed) : 0;
     const struct copy_told told = copy_told_of(copy);
     struct lane *owner = copy_owner(copy);
     const struct lane *replica = copy_replica(copy);
     if (!copy_reaches(owner) || (begins && !replica))
         return;
-    int error = lane_call(owner, copy_log_told, &told, sizeof told, TABLE_LOG, table_log,
-                          .job_id = copy->job->id, .holder = begins ? replica->aggregator->id : 0,
-                          .copy = begins ? copy->copy : 0);
+    int error =
+        !failed ? -ENOMEM
+                : lane_call(owner, copy_log_told, &told, sizeof told, TABLE_LOG, table_log,
+                            .job_id = copy->job->id, .holder = begins ? replica->aggregator->id : 0,
+                            .copy = begins ? copy->copy : 0, .failed = failed,
+                            .n_failed = failed_count);
     copy->asked = error == 0;
     if (error < 0)
         copy_later(copy, PAUSE_NS);
@@ -104,7 +120,7 @@ static void copy_table_told(struct service *s, void *data, const envelope *reply
     copy->asked--;
     copy->is_repeated |= !reply && (code == -EAGAIN || code == -ETIMEDOUT);
     if (!reply && code != -EAGAIN && code != -ETIMEDOUT)
-        return copy_lose(copy, text);
+        return copy_lose(copy, text, true);
     if (copy->asked > 0)
         return;
     if (copy->is_repeated)

@@ -10,7 +10,13 @@
 #include "svc/coordinator/store/numbers.h"
 #include "svc/wire/durability.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+
+/* Pause before another copy, which doubles with each fault up to 26 s (K182). */
+#define PAUSE_NS (200 * NS_PER_MS)
+#define FAILURES_MOST 8
+#define LASTING_NS (10 * NS_PER_S)
 
 struct lane *copy_owner(const struct shards_copy *copy)
 {
@@ -38,7 +44,7 @@ static void copy_timer_fired(struct timer *timer)
         copy_step(copy);
 }
 
-static struct shards_copy *copy_at(const struct job *job, uint32_t owner)
+struct shards_copy *copy_at(const struct job *job, uint32_t owner)
 {
     list_for_each_entry (struct shards_copy, copy, &job->index->tables.copies, link)
         if (copy->owner == owner)
@@ -156,13 +162,17 @@ static void copy_begin(struct shards_copy *copy)
                  "until another aggregator joins, a loss of this lane loses their rows",
                  job->name, copy->owner);
         copy->is_lacking = true;
+        snprintf(copy->fault, sizeof copy->fault, "there is no other aggregator");
         copy->state = COPY_ENDING; /* words may wait for a log from before a restart (K168) */
         return copy_step(copy);
     }
     copy->copy = job->service->numbers->next_task++;
     if (copy_put(copy, 0) < 0) /* the number is stored, so that no other copy gets the same */
         return copy_later(copy, NS_PER_S);
+    if (copy->is_lacking)
+        *copy->fault = 0;
     copy->is_lacking = copy->is_whole = false;
+    copy->whole_ns = 0;
     copy->state = COPY_BEGUN;
     copy_step(copy);
 }
@@ -176,7 +186,8 @@ static void copy_note_whole(struct shards_copy *copy)
     if (copy_put(copy, copy->replica) < 0)
         return copy_later(copy, NS_PER_S);
     copy->state = COPY_WHOLE;
-    copy->failures = 0;
+    copy->whole_ns = clock_now_ns();
+    *copy->fault = 0;
     log_info("job %s: lane %u has a whole copy of the tables on lane %u", copy->job->name,
              copy->replica, copy->owner);
 }
@@ -189,13 +200,31 @@ static void copy_note_lost(struct shards_copy *copy)
     copy_step(copy);
 }
 
-void copy_lose(struct shards_copy *copy, const char *why)
+/* A copy that lasted shows that its fault is another one than those before. */
+void copy_note_fault(struct shards_copy *copy, const char *why)
+{
+    bool has_lasted = copy->whole_ns && clock_now_ns() - copy->whole_ns >= LASTING_NS;
+    copy->failures = has_lasted ? 0 : copy->failures;
+    copy->failures += copy->failures < FAILURES_MOST;
+    snprintf(copy->fault, sizeof copy->fault, "%s", why);
+}
+
+uint64_t copy_pause_ns(const struct shards_copy *copy)
+{
+    return PAUSE_NS << (copy->failures > 0 ? copy->failures - 1 : 0);
+}
+
+void copy_lose(struct shards_copy *copy, const char *why, bool is_fault)
 {
     bool has_begun = copy->state >= COPY_BEGUN && copy->state <= COPY_WHOLE;
     if (!has_begun)
         return;
-    log_warn("job %s: lane %u lost its copy of the tables on lane %u: %s; another copy begins",
-             copy->job->name, copy->replica, copy->owner, why);
+    if (is_fault)
+        copy_note_fault(copy, why);
+    log_warn("job %s: lane %u lost its copy of the tables on lane %u: %s; another copy begins in "
+             "%.1f s",
+             copy->job->name, copy->replica, copy->owner, why,
+             (double)copy_pause_ns(copy) / NS_PER_S);
     copy_tell_end(copy);
     copy->asked = 0;
     copy->state = copy->state == COPY_WHOLE ? COPY_LOST : COPY_ENDING;
@@ -246,7 +275,7 @@ void table_copies_check(struct job *job)
     copies_add_missing(job);
     list_for_each_safe_entry (struct shards_copy, copy, &job->index->tables.copies, link) {
         if (copy_lacks_table(copy))
-            copy_lose(copy, "another table was declared");
+            copy_lose(copy, "another table was declared", false);
         copy_step(copy);
     }
 }
@@ -263,7 +292,7 @@ static void copy_replica_lost(struct shards_copy *copy)
 {
     if (copy->state == COPY_PROMOTED || copy->state == COPY_PROMOTING)
         return promote_fail(copy, "was lost before it served the rows");
-    copy_lose(copy, "its aggregator was lost");
+    copy_lose(copy, "its aggregator was lost", false);
 }
 
 static bool copy_is_at(const struct lane *lane, const struct aggregator *a)
@@ -324,7 +353,8 @@ void table_copies_handle_report(struct peer *p, const envelope *message)
     if (!is_owner && lane->id != copy->replica)
         return;
     if (!report->is_whole)
-        return copy_lose(copy, is_owner ? "the owner's log has ended" : "a block does not fit");
+        return copy_lose(copy, is_owner ? "the owner's log has ended" : "a block does not fit",
+                         true);
     copy->is_whole |= is_owner;
     copy_step(copy);
 }

@@ -24,6 +24,12 @@ bool table_copies_are_at(const struct job *job, const struct aggregator *a,
                          const struct lane *lane);
 /* Handles TableLogReport. */
 void table_copies_handle_report(struct peer *p, const envelope *message);
+/* Gives up all copies of the job before rows are imported, because imported rows are not in the
+ * log. The lanes hold the tables. Returns 0, or -EAGAIN if "no copy" could not be stored yet. */
+int table_copies_forget(struct job *job);
+/* Returns whether the rows of the table survive the loss of one aggregator now. `ret_fault`: reason
+ * for which there is no whole copy, valid until the next change; "": none. */
+WIRE(TableCopyState) table_copies_state(const struct job_table *table, const char **ret_fault);
 /* Finds the copies of a restored job. Called when all shards are restored. */
 void table_copies_restore(struct job *job);
 /* Sends the routes of all tables, of ready shards, to a session; NULL: to all sessions of the

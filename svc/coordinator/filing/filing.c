@@ -7,6 +7,7 @@
 #include "svc/coordinator/filing/internal.h"
 #include "svc/coordinator/job/quota.h"
 #include "svc/wire/record.h"
+#include "svc/wire/table/record_rows.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -52,7 +53,7 @@ int filing_call(struct filing *f, size_t at, WIRE(TableBulk) message, call_done_
         return -ENOENT;
     message.lane = lane->id;
     message.job_id = f->job;
-    message.table = f->tables->each[f->lanes[at].place].table;
+    message.table = row_table_id(f->tables->each[f->lanes[at].place].table, f->lanes[at].group);
     int error = call_send(lane->aggregator, &ENVELOPE(0, TABLE_BULK, table_bulk, &message),
                           CALL_DEADLINE_NS, done, &asked, sizeof asked);
     f->pending += error == 0;
@@ -162,12 +163,6 @@ static int filing_check(const struct job_table *table, struct err *err)
                                                             "being placed, or its aggregator is "
                                                             "away; try again",
                                                             table->name, job);
-    table_each_shard(shard, table) if (shard->group > 0) return err_set(
-        err, -EOPNOTSUPP,
-        "table '%s' of job %.64s has shards on the lane of a copy, and such shards are not "
-        "exported "
-        "in this version; pull the rows instead",
-        table->name, job);
     list_for_each_entry (const struct filing, f, &table->job->service->works->filings, link)
         if (f->job == table->job->id && filing_has_table(f, table->id))
             return err_set(err, -EBUSY,
@@ -177,10 +172,10 @@ static int filing_check(const struct job_table *table, struct err *err)
     return 0;
 }
 
-static bool filing_has_lane(const struct filing *f, uint32_t lane, uint32_t place)
+static bool filing_has_shard(const struct filing *f, const struct job_shard *shard, uint32_t place)
 {
     for (size_t at = f->lanes_count; at-- > 0 && f->lanes[at].place == place;)
-        if (f->lanes[at].lane == lane)
+        if (f->lanes[at].lane == shard->lane->id && f->lanes[at].group == shard->group)
             return true;
     return false;
 }
@@ -189,8 +184,9 @@ static void filing_add_table(struct filing *f, const struct job_table *table)
 {
     uint32_t place = f->tables->count++;
     f->tables->each[place] = (struct filing_table){.table = table->id};
-    table_each_shard(shard, table) if (!filing_has_lane(f, shard->lane->id, place))
-        f->lanes[f->lanes_count++] = (struct filing_lane){.lane = shard->lane->id, .place = place};
+    table_each_shard(shard, table) if (!filing_has_shard(f, shard, place))
+        f->lanes[f->lanes_count++] =
+        (struct filing_lane){.lane = shard->lane->id, .group = shard->group, .place = place};
 }
 
 /* Creates an export or import of `table`; NULL: of all tables. */

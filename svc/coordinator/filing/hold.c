@@ -5,6 +5,7 @@
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/copies/copies.h"
 #include "svc/coordinator/filing/internal.h"
 #include "svc/coordinator/table/allow.h"
 
@@ -78,6 +79,13 @@ static void filing_stands(struct filing *f)
                                 " rows already; import before the first push of a new table",
                                 table->name, table->job->name, f->tables->each[place].count);
     }
+    struct job *job = jobs_find_id(f->peer->service, f->job);
+    if (f->is_import && job && table_copies_forget(job) < 0)
+        return filing_break(f, -EAGAIN,
+                            "job %.64s: the coordinator could not store that no copy of the tables "
+                            "is whole, which is needed before an import; see the log of gradpool "
+                            "serve, and try again",
+                            job->name);
     filing_answer_held(f);
 }
 

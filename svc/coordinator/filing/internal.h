@@ -5,9 +5,11 @@
 #include "svc/coordinator/filing/filing.h"
 #include "svc/coordinator/service.h"
 
-/* A lane with shards of a table. A lane with shards of several tables has an entry for each. */
+/* A lane with shards of a table. A lane with shards of several tables, or with several groups of
+ * shards of one table, has an entry for each. */
 struct filing_lane {
     uint32_t lane;
+    uint32_t group; /* group of the shards (job_shard.group) */
     uint32_t place; /* index of the table in filing.tables->each */
     bool is_held, any_clock;
     /* values from the lane's last reply to a request to hold the table */

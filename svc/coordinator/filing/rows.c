@@ -17,11 +17,19 @@
 #define STANDS_NS (20 * NS_PER_S) /* longest hold by an export, unless all ranks wait */
 #define PUT_BYTES_MAX (UINT64_C(1) << 20)
 
-/* Returns the index of the lane's entry for the present table. */
-static size_t filing_at(const struct filing *f, uint32_t lane)
+static bool filing_lane_has(const struct filing *f, size_t at, const struct job_shard *shard)
+{
+    const struct filing_lane *lane = &f->lanes[at];
+    return lane->place == f->place && shard->lane && shard->lane->id == lane->lane &&
+           shard->group == lane->group;
+}
+
+/* Returns the index of the entry with a shard of the present table; f->lanes_count: none, because
+ * the shard has another lane since the begin. */
+static size_t filing_at(const struct filing *f, const struct job_shard *shard)
 {
     size_t at = 0;
-    while (at < f->lanes_count && (f->lanes[at].lane != lane || f->lanes[at].place != f->place))
+    while (at < f->lanes_count && !filing_lane_has(f, at, shard))
         at++;
     return at;
 }
@@ -76,8 +84,7 @@ void filing_read(struct filing *f)
         filing_answer(f, MESSAGE_PART(TableFileReply, table_file_reply, .is_end = true));
         return filing_await(f);
     }
-    const struct lane *lane = table->shards[f->shard].lane;
-    size_t at = lane ? filing_at(f, lane->id) : f->lanes_count;
+    size_t at = filing_at(f, &table->shards[f->shard]);
     WIRE(TableBulk) m = MESSAGE_PART(TableBulk, table_bulk, .shard = f->shard, .from = f->from);
     m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_READ;
     int error = at < f->lanes_count ? filing_call(f, at, m, filing_was_read) : -ENOENT;
@@ -94,7 +101,7 @@ static size_t filing_row_bytes(const struct job_table *table)
            (size_t)row_moments(t->rule, t->dim) * sizeof(float);
 }
 
-/* Copies the rows that belong to the lane with index `at`. Returns the number of copied bytes. */
+/* Copies the rows that belong to the entry with index `at`. Returns the number of copied bytes. */
 static size_t filing_gather(const struct filing *f, const struct job_table *table,
                             const ProtobufCBinaryData *rows, size_t at, uint8_t *ret_rows)
 {
@@ -106,8 +113,7 @@ static size_t filing_gather(const struct filing *f, const struct job_table *tabl
         uint64_t key;
         memcpy(&key, rows->data + row, sizeof key);
         uint32_t shard = mixed_key_shard(mixed_key(key, table->salt), shard_bits);
-        const struct lane *lane = table->shards[shard].lane;
-        if (!lane || lane->id != f->lanes[at].lane)
+        if (!filing_lane_has(f, at, &table->shards[shard]))
             continue;
         memcpy(ret_rows + bytes, rows->data + row, row_bytes);
         bytes += row_bytes;

@@ -4,6 +4,7 @@
 
 #include "svc/channel/table_spec.h"
 #include "svc/coordinator/job/share.h"
+#include "svc/coordinator/service.h"
 #include "svc/wire/table/record_rows.h"
 
 #include <string.h>
@@ -97,7 +98,10 @@ static bool table_view_fill(const struct view_source *source, const struct job_t
     *view->spec = table_spec_of(table->terms, NULL);
     view->spec->name = view_text(source, table->name);
     view->failure = view_text(source, table->failure ? table->failure : "");
-    if (!view->spec->name || !view->failure)
+    const char *fault;
+    view->copy = table->job->service->on->job->table_copies(table, &fault);
+    view->copy_fault = view_text(source, fault);
+    if (!view->spec->name || !view->failure || !view->copy_fault)
         return false;
     if (!view_sum_lanes(table, place, &sum))
         return true;

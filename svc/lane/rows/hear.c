@@ -42,9 +42,6 @@ static const char *request_fault(const struct worker *w, const struct lane_table
                "gradpool";
     if (r->clock != table_clocks_of(table->clocks, w->number) && !rank->must_stand)
         return "a request is for another clock than the worker's; use one version of gradpool";
-    if (rank->must_stand && table_is_bsp(table) && r->operation == RECORD_PULL &&
-        r->clock < table->clock)
-        return "a pull is for a clock whose updates the rows contain; use one version of gradpool";
     if (r->sequence <= rank->sequence)
         return "a request has a number that was used before; use one version of gradpool";
     if (list_is_empty(&rank->unused))
@@ -95,6 +92,16 @@ static bool request_was_applied(const struct lane_table *table, const struct row
                                : push->record->sequence <= rank->applied;
 }
 
+/* Returns whether the rows have updates that a repeated pull must not see. The former owner has
+ * answered the pull and then begun to apply its clock, and the answer was lost with this owner. */
+static bool pull_is_late(const struct lane_table *table, const struct row_request *pull)
+{
+    const struct row_rank *rank = &table->queues->ranks[pull->worker->number];
+    if (!rank->must_stand || pull->record->operation != RECORD_PULL || !table_is_bsp(table))
+        return false;
+    return pull->record->clock + !table_has_begun_clock(table) <= table->clock;
+}
+
 const char *rows_hear_request(struct worker *w, const struct record_rows *record)
 {
     struct lane_table *table = table_find(w->job, record->table);
@@ -106,12 +113,12 @@ const char *rows_hear_request(struct worker *w, const struct record_rows *record
         return fault;
     struct row_request *request = request_begin(table, w, record);
     int error = request_is_mapped(request) ? directory_check(table, request) : 0;
-    request->error = error;
+    request->error = error == 0 && pull_is_late(table, request) ? -EOWNERDEAD : error;
     if (error == -EBADMSG || error == -EFAULT) {
         table_drop_request(table, request);
         return DIRECTORY_FAULT;
     }
-    if (error < 0 || request_was_applied(table, request))
+    if (request->error < 0 || request_was_applied(table, request))
         list_append(&table->queues->done, &request->link);
     else if (record->operation == RECORD_PUSH)
         add_push(table, request);

@@ -62,6 +62,11 @@ static void request_error_text(const struct lane_table *table, const struct row_
         snprintf(text, text_bytes,
                  "table '%.16s': rows with NaN or infinity skipped: %u, first key %" PRIu64,
                  table->name, request->detail, request->first_key);
+    else if (request->error == -EOWNERDEAD)
+        snprintf(text, text_bytes,
+                 "table '%.16s': a lost lane had answered this pull, and clock %" PRIu64
+                 " is applied now; pull again",
+                 table->name, request->record->clock);
     else
         snprintf(text, text_bytes, "table '%.32s': shard %u is not on this lane under this epoch",
                  table->name, request->detail);

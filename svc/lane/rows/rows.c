@@ -146,6 +146,9 @@ static void table_forget_progress(struct lane_table *table, const struct worker 
 static void table_forget(struct lane_table *table, const struct worker *w)
 {
     bool is_member = table_clocks_of(table->clocks, w->number) != CLOCK_NONE;
+    struct row_progress *before = &table->queues->logged.progress;
+    if (before->rank == w->number)
+        before->sequence = 0; /* the rank repeats no push any more */
     if (w->state == WORKER_LEFT && !w->job->is_elastic && !w->job->is_dropped)
         table_leave(table, w);
     else if (is_member)

@@ -504,6 +504,12 @@ int table_set(struct lane_table *table, uint64_t clock, const struct row_setting
     return 0;
 }
 
+bool table_has_begun_clock(const struct lane_table *table)
+{
+    const struct lane_shard *shard = table_shard_at(table, table->shard);
+    return table_is_bsp(table) && (table->shard > 0 || (shard && shard->progress.next > 0));
+}
+
 void table_drop_request(struct lane_table *table, struct row_request *request)
 {
     table->job->tables->unchecked -= !request->is_checked;

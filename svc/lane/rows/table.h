@@ -75,6 +75,8 @@ static inline bool row_logged_is_of(const struct row_logged *logged, const struc
     return before->sequence > 0 && push->record->sequence == before->sequence &&
            push->worker->number == before->rank;
 }
+/* Returns whether the clock (BSP) is applied to some rows of the lane, but not to all of them. */
+bool table_has_begun_clock(const struct lane_table *table);
 /* Moves a request from its list to the unused requests of its rank. */
 void table_drop_request(struct lane_table *table, struct row_request *request);
 /* Frees all tables of the job. */

@@ -151,6 +151,7 @@ struct row_progress {
 
 /* Place of a table in the log of changed rows. */
 struct row_logged {
+    bool is_left_out;  /* the table has failed, so the log does not contain it */
     bool is_walked;    /* the copy in progress has all rows of the table (log/row_log.h) */
     bool is_state_due; /* the log has to contain the state of the table again */
     uint64_t stage;    /* in a copy: number of the stage when the state was logged */

@@ -5,6 +5,7 @@
 #include "svc/base/text.h"
 #include "svc/ops/answer/answer.h"
 #include "svc/ops/answer/table.h"
+#include "svc/wire/table/table_terms.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -34,6 +35,7 @@ static void row_table_add(struct table *text, const struct view_table *t)
     table_add_known(text, t->is_counted, "%" PRIu64, t->minimum_clock);
     table_add_known(text, row_table_behind(t) > 0, "rank %u by %" PRIu64, t->behind_rank,
                     row_table_behind(t));
+    table_add(text, "%s", t->copy ? t->copy : "-");
 }
 
 /* Prints the reason of a failure without control bytes, because the reason may contain the table's
@@ -51,11 +53,26 @@ static int row_table_print_failure(const struct view_table *t, FILE *out)
     return 0;
 }
 
+/* Prints the reason for which a table has no whole copy. The reason may come from an aggregator. */
+static int row_table_print_fault(const struct view_table *t, FILE *out)
+{
+    char name[TABLE_TERMS_NAME_BYTES_MAX + 1], fault[128];
+    if (!t->copy || !*t->copy_fault)
+        return 0;
+    snprintf(name, sizeof name, "%s", t->table);
+    snprintf(fault, sizeof fault, "%s", t->copy_fault);
+    text_disarm(name);
+    text_disarm(fault);
+    fprintf(out, "%s: table %s has no whole copy: %s\n", t->copy, name, fault);
+    return 0;
+}
+
 static int row_tables_print_notes(const struct view_tables *tables, FILE *out)
 {
     int error = 0;
     for (size_t i = 0; error == 0 && i < tables->count; i++)
-        error = row_table_print_failure(&tables->each[i], out);
+        error = row_table_print_failure(&tables->each[i], out)
+                    ?: row_table_print_fault(&tables->each[i], out);
     if (tables->left_out > 0)
         fprintf(
             out,
@@ -68,7 +85,7 @@ static int row_tables_print_notes(const struct view_tables *tables, FILE *out)
 /* Titles of the columns of row_table_add(). */
 #define ROW_TABLE_TITLES                                                                       \
     "TABLE", ">DIM", "RULE", "CONSISTENCY", ">SHARDS", ">ROWS", ">SIZE", ">BIRTHS", ">PULLED", \
-        ">PUSHED", ">CLOCK", "BEHIND", NULL
+        ">PUSHED", ">CLOCK", "BEHIND", "COPY", NULL
 
 int row_tables_print(const struct view_tables *tables, FILE *out)
 {
@@ -107,6 +124,10 @@ static json_t *row_table_json(const struct view_table *t, int *error)
     JSON_PUT(o, t, error, table, dim, rule);
     json_put_text(o, "consistency", t->consistency, error);
     JSON_PUT(o, t, error, shards, failure);
+    if (t->copy)
+        JSON_PUT(o, t, error, copy);
+    if (t->copy && *t->copy_fault)
+        JSON_PUT(o, t, error, copy_fault);
     if (t->is_counted) {
         JSON_PUT(o, t, error, rows, bytes, births, pulled_keys, pushed_keys, minimum_clock,
                  largest_clock);

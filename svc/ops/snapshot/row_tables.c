@@ -21,12 +21,26 @@ static void row_table_count(const Gradpool__Wire__TableCounts *counts, struct vi
     view->behind_rank = counts->behind_rank;
 }
 
+/* Returns the word for a state of copies; NULL: the table wants no copy. */
+static const char *row_table_copy(Gradpool__Wire__TableCopyState state)
+{
+    switch (state) {
+    case GRADPOOL__WIRE__TABLE_COPY_STATE__TABLE_COPY_WHOLE: return "whole";
+    case GRADPOOL__WIRE__TABLE_COPY_STATE__TABLE_COPY_COPYING: return "copying";
+    case GRADPOOL__WIRE__TABLE_COPY_STATE__TABLE_COPY_PROMOTING: return "promoting";
+    case GRADPOOL__WIRE__TABLE_COPY_STATE__TABLE_COPY_NONE: return "no copy";
+    default: return NULL;
+    }
+}
+
 static void row_table_fill(const Gradpool__Wire__TableView *message, struct view_table *ret_view)
 {
     const struct table_terms terms = table_spec_terms(message->spec);
     *ret_view = (struct view_table){.table = message->spec->name,
                                     .rule = table_terms_rule_name(terms.rule),
                                     .failure = message->failure,
+                                    .copy = row_table_copy(message->copy),
+                                    .copy_fault = message->copy_fault,
                                     .dim = terms.dim,
                                     .shards = terms.shards};
     table_terms_write_consistency(&terms, ret_view->consistency, sizeof ret_view->consistency);

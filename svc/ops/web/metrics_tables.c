@@ -6,6 +6,7 @@
 #include "svc/ops/web/metrics_line.h"
 
 #include <math.h>
+#include <string.h>
 
 static double table_rows(const struct view_table *t) { return (double)t->rows; }
 static double table_bytes(const struct view_table *t) { return (double)t->bytes; }
@@ -14,6 +15,10 @@ static double table_pulled(const struct view_table *t) { return (double)t->pulle
 static double table_pushed(const struct view_table *t) { return (double)t->pushed_keys; }
 static double table_minimum(const struct view_table *t) { return (double)t->minimum_clock; }
 static double table_largest(const struct view_table *t) { return (double)t->largest_clock; }
+static double table_has_copy(const struct view_table *t)
+{
+    return t->copy ? strcmp(t->copy, "whole") == 0 : NAN;
+}
 static double table_behind(const struct view_table *t)
 {
     return row_table_behind(t) > 0 ? t->behind_rank : NAN;
@@ -22,22 +27,26 @@ static double table_behind(const struct view_table *t)
 static const struct table_metric {
     const char *name, *type, *help;
     double (*value)(const struct view_table *table);
+    bool is_uncounted; /* the value needs no counts of lanes */
 } table_metrics[] = {
-    {"table_rows", "gauge", "Rows of a table.", table_rows},
-    {"table_bytes", "gauge", "Memory of lanes for rows and index of a table.", table_bytes},
-    {"table_births_total", "counter", "Rows that pushes have created.", table_births},
-    {"table_pulled_keys_total", "counter", "Rows that pulls have returned.", table_pulled},
-    {"table_pushed_keys_total", "counter", "Gradients of rows from pushes.", table_pushed},
-    {"table_minimum_clock", "gauge", "Smallest clock of the ranks.", table_minimum},
-    {"table_largest_clock", "gauge", "Largest clock of the ranks.", table_largest},
+    {"table_rows", "gauge", "Rows of a table.", table_rows, false},
+    {"table_bytes", "gauge", "Memory of lanes for rows and index of a table.", table_bytes, false},
+    {"table_births_total", "counter", "Rows that pushes have created.", table_births, false},
+    {"table_pulled_keys_total", "counter", "Rows that pulls have returned.", table_pulled, false},
+    {"table_pushed_keys_total", "counter", "Gradients of rows from pushes.", table_pushed, false},
+    {"table_minimum_clock", "gauge", "Smallest clock of the ranks.", table_minimum, false},
+    {"table_largest_clock", "gauge", "Largest clock of the ranks.", table_largest, false},
     {"table_behind_rank", "gauge", "Lowest rank at the smallest clock, if another rank is ahead.",
-     table_behind},
+     table_behind, false},
+    {"table_copy_is_whole", "gauge",
+     "1: the rows survive the loss of one aggregator; 0: copying, promoting, or no copy.",
+     table_has_copy, true},
 };
 
 static void table_print_series(const struct table_metric *m, const struct view_job *job,
                                const struct view_table *table, FILE *out)
 {
-    double value = table->is_counted ? m->value(table) : NAN;
+    double value = table->is_counted || m->is_uncounted ? m->value(table) : NAN;
     if (isnan(value))
         return;
     fprintf(out, "gradpool_%s{", m->name);

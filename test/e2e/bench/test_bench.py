@@ -313,7 +313,8 @@ class Tables(unittest.TestCase):
     NAMES = ['apply_of_floor', 'apply_row_ns', 'exchange_cpu_s_shm', 'exchange_clock_ms_shm',
              'exchange_cpu_s_tcp', 'exchange_clock_ms_tcp', 'small_clock_ms_shm',
              'small_clock_ms_tcp', 'one_shard_clock_ms_tcp', 'row_bytes_beyond', 'pull_p50_ms',
-             'pull_p99_of_p50', 'pull_p50_ms_tcp', 'ssp_of_bsp']
+             'pull_p99_of_p50', 'pull_p50_ms_tcp', 'ssp_of_bsp', 'copied_clock_of_plain',
+             'copied_cpu_of_plain', 'first_pull_ms']
     FIELDS = ['bench', 'name', 'value', 'unit', 'bar', 'holds', 'wrong']
 
     def lines(self, answer):
@@ -355,7 +356,7 @@ class Tables(unittest.TestCase):
     def test_an_unknown_part_is_refused(self):
         answer = bench('tables', '--part', 'all')
         self.assertEqual(answer.returncode, 2)
-        self.assertIn("--part: apply, exchange, memory, latency or ahead, not 'all'",
+        self.assertIn("--part: apply, exchange, memory, latency, ahead or copies, not 'all'",
                       answer.stderr)
 
 

@@ -153,9 +153,9 @@ static void one_job_is_shown_with_its_tables(void **state)
     struct view_job shown = job_with(tables_of(&table, NULL));
     char *text = output_of(ops_job_table, &shown);
     has(text, "TABLE  DIM  RULE     CONSISTENCY  SHARDS  ROWS   SIZE  BIRTHS  PULLED  PUSHED  "
-              "CLOCK  BEHIND\n");
+              "CLOCK  BEHIND       COPY\n");
     has(text, "users   32  adagrad  ssp:4            64  1000  3 MiB    1001      50      60  "
-              "   12  rank 3 by 2\n");
+              "   12  rank 3 by 2  -\n");
     free(text);
     free(shown.tables);
 }
@@ -191,7 +191,7 @@ static void unknown_counts_are_dashes_and_a_failure_has_its_reason(void **state)
     struct view_table table = view();
     struct view_job shown = job_with(tables_of(&table, NULL));
     char *text = output_of(ops_job_table, &shown);
-    has(text, "     -     -       -       -       -      -  -\n");
+    has(text, "     -     -       -       -       -      -  -       -\n");
     has(text, "failed: table 'users' has lost shard 7?\n");
     free(text);
     text = output_of(ops_jobs_json, (&(struct view_jobs){&shown, 1}));
@@ -241,6 +241,37 @@ static void json_has_the_counts(void **state)
     shown.tables->each[0] = view();
     text = output_of(ops_jobs_json, (&(struct view_jobs){&shown, 1}));
     assert_null(strstr(text, "behind_rank"));
+    free(text);
+    free(shown.tables);
+}
+
+/* The words are the same in all outputs. */
+static void the_state_of_a_copy_is_shown_with_its_fault(void **state)
+{
+    static const char *const words[] = {"whole", "copying", "promoting", "no copy"};
+    char json[32];
+    message.copy_fault = "a block\033 does not fit";
+    for (unsigned i = 0; i < sizeof words / sizeof *words; i++) {
+        message.copy = GRADPOOL__WIRE__TABLE_COPY_STATE__TABLE_COPY_WHOLE + i;
+        struct view_table table = view();
+        assert_string_equal(table.copy, words[i]);
+        struct view_job shown = job_with(tables_of(&table, NULL));
+        char *text = output_of(ops_job_table, &shown);
+        has(text, words[i]);
+        has(text, ": table users has no whole copy: a block? does not fit\n");
+        free(text);
+        text = output_of(ops_jobs_json, (&(struct view_jobs){&shown, 1}));
+        snprintf(json, sizeof json, "\"copy\": \"%s\"", words[i]);
+        has(text, json);
+        has(text, "\"copy_fault\": \"a block");
+        free(text);
+        free(shown.tables);
+    }
+    message.copy = GRADPOOL__WIRE__TABLE_COPY_STATE__TABLE_COPY_UNWANTED;
+    struct view_table table = view();
+    struct view_job shown = job_with(tables_of(&table, NULL));
+    char *text = output_of(ops_jobs_json, (&(struct view_jobs){&shown, 1}));
+    assert_null(strstr(text, "copy"));
     free(text);
     free(shown.tables);
 }
@@ -296,6 +327,13 @@ static void metrics_have_a_series_for_each_table(void **state)
     has(text, "gradpool_table_largest_clock" LABELS "14\n");
     has(text, "gradpool_table_behind_rank" LABELS "3\n");
     assert_null(strstr(text, "ems")); /* no counts yet */
+    assert_null(strstr(text, "gradpool_table_copy_is_whole{"));
+    free(text);
+    tables->each[0].copy = "whole";
+    tables->each[1].copy = "copying";
+    text = metrics_of(tables);
+    has(text, "gradpool_table_copy_is_whole" LABELS "1\n");
+    has(text, "table=\"it\\\"ems\"} 0\n");
     free(text);
     tables->each[0].largest_clock = tables->each[1].largest_clock = 12;
     tables->each[1].is_counted = true;
@@ -319,6 +357,7 @@ int main(void)
         WITH(unknown_counts_are_dashes_and_a_failure_has_its_reason),
         WITH(tables_that_were_left_out_are_counted),
         WITH(json_has_the_counts),
+        WITH(the_state_of_a_copy_is_shown_with_its_fault),
         WITH(explain_shows_the_tables),
         WITH(metrics_have_a_series_for_each_table),
     };

@@ -27,10 +27,12 @@ static struct lane_table *bulk_table(struct lane *lane, uint32_t job_id, uint32_
 
 /* ---- the hold ---- */
 
-/* Returns whether a clock or push is applied to some shards of this lane, but not to all. */
+/* Returns whether a clock or push is applied to some rows of this lane, but not to all. After a
+ * promotion, the former owner may have applied this part. */
 static bool bulk_is_midst(const struct lane_table *table)
 {
-    return table->shard > 0 || table->job->tables->apply->table == table;
+    return table->shard > 0 || table_has_begun_clock(table) ||
+           table->job->tables->apply->table == table || bulk_awaits_push(table);
 }
 
 static bool bulk_has_begun_pull(const struct lane_table *table)

@@ -58,13 +58,20 @@ void bulk_continue_all(struct lane *lane);
  * these clocks the number is 0 at least. */
 uint64_t bulk_updates_before(const struct lane_table *table, uint64_t clock);
 
+/* Returns whether the former owner of a promoted table has applied a part of a push that its rank
+ * has to repeat. Pushes of other ranks may precede this push, so a hold stops none of them. */
+static inline bool bulk_awaits_push(const struct lane_table *table)
+{
+    return table->terms->consistency != TABLE_TERMS_BSP &&
+           table->queues->logged.progress.sequence > 0;
+}
 /* Returns whether the hold prevents the lane from beginning the next clock or push of the table. No
  * clock or push is in progress. */
 static inline bool bulk_stops(const struct lane_table *table)
 {
     bool is_due =
         table->terms->consistency != TABLE_TERMS_BSP || table->clock >= table->hold->clock;
-    return table->hold->is_on && table->shard == 0 && is_due;
+    return table->hold->is_on && table->shard == 0 && is_due && !bulk_awaits_push(table);
 }
 /* Returns whether a pull waits for the end of the hold. `has_begun`: rows were read for it. */
 static inline bool bulk_stops_pull(const struct lane_table *table, bool has_begun)

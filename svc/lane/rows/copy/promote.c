@@ -53,12 +53,23 @@ static int promote_clocks(struct lane_table *table)
     return error;
 }
 
+/* A rank that is no member, or has left, repeats no push, so its push in progress is applied to all
+ * shards. With BSP there is no such push, unless the table had another consistency before. */
+static void promote_push(struct lane_table *table)
+{
+    struct row_progress *before = &table->queues->logged.progress;
+    uint64_t clock = table->queues->ranks[before->rank].clock;
+    if (table_is_bsp(table) || clock == CLOCK_NONE || clock > CLOCK_FIRST)
+        before->sequence = 0;
+}
+
 static int promote_table(struct lane_table *table, const struct lane_promotion *promotion)
 {
     int error = promote_clocks(table);
     if (error < 0)
         return error;
     promote_shards(table, promotion->epoch);
+    promote_push(table);
     table->id = copy_table_id(table->id, promotion->group);
     list_remove(&table->link);
     list_append(&table->job->tables->tables, &table->link);

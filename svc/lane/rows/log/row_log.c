@@ -73,23 +73,38 @@ static void log_release_words(struct lane_tables *tables)
     job_wake(tables->job);
 }
 
-int lane_begin_log(struct lane *lane, uint32_t job_id, uint32_t holder, uint32_t copy)
+static bool log_has_failed(const struct lane_log_spec *spec, uint32_t table)
+{
+    for (size_t i = 0; i < spec->failed_count; i++)
+        if (spec->failed[i] == table)
+            return true;
+    return false;
+}
+
+static void log_leave_out(struct lane_tables *tables, const struct lane_log_spec *spec)
+{
+    list_for_each_entry (struct lane_table, table, &tables->tables, link)
+        table->queues->logged.is_left_out = log_has_failed(spec, row_table_of(table->id));
+}
+
+int lane_begin_log(struct lane *lane, uint32_t job_id, const struct lane_log_spec *spec)
 {
     struct lane_job *job = job_find(lane, job_id);
     struct lane_tables *tables = job ? job->tables : NULL;
     if (!tables)
         return -ENOENT;
-    if (tables->log && tables->log->copy == copy)
+    if (tables->log && tables->log->copy == spec->copy)
         return 0;
     int error = tables->log ? 0
                             : allowance_alloc(&tables->allowance, sizeof *tables->log,
                                               (void **)&tables->log);
     if (error < 0)
         return error;
-    tables->log->holder = holder;
-    tables->log->copy = copy;
+    tables->log->holder = spec->holder;
+    tables->log->copy = spec->copy;
     tables->log->is_due = false;
     log_reset(tables->log, ROW_LOG_AWAITED);
+    log_leave_out(tables, spec);
     log_release_words(tables);
     return 0;
 }
@@ -139,6 +154,11 @@ static int log_prepare_staging(struct lane_tables *tables, const struct worker *
     return network_alloc(tables, LOG_RING_BYTES, (void **)&log->staging);
 }
 
+static bool log_state_is_due(const struct lane_table *table)
+{
+    return table->queues->logged.is_state_due && !table->queues->logged.is_left_out;
+}
+
 static uint32_t log_count_tables(const struct lane_tables *tables)
 {
     uint32_t count = 0;
@@ -147,13 +167,24 @@ static uint32_t log_count_tables(const struct lane_tables *tables)
     return count;
 }
 
+/* Finds the next table that the log contains; `after` NULL: the first one. NULL: no more. */
+static struct lane_table *log_next_table(struct lane_tables *tables, const struct lane_table *after)
+{
+    struct list *node = after ? after->link.next : tables->tables.next;
+    for (; node != &tables->tables; node = node->next) {
+        struct lane_table *table = list_entry(node, struct lane_table, link);
+        if (!table->queues->logged.is_left_out)
+            return table;
+    }
+    return NULL;
+}
+
 static void log_begin_walk(struct lane_tables *tables)
 {
-    struct list *first = list_first(&tables->tables);
     list_for_each_entry (struct lane_table, table, &tables->tables, link)
         table->queues->logged.is_walked = false;
     tables->log->tables_count = log_count_tables(tables);
-    tables->log->table = first ? list_entry(first, struct lane_table, link) : NULL;
+    tables->log->table = log_next_table(tables, NULL);
     tables->log->state = ROW_LOG_COPYING;
     job_wake(tables->job);
 }
@@ -281,7 +312,7 @@ bool row_log_may_update(const struct lane_tables *tables)
     if (!log_is_on(log))
         return true;
     list_for_each_entry (const struct lane_table, table, &tables->tables, link)
-        if (table->queues->logged.is_state_due && log->state != ROW_LOG_COPYING)
+        if (log_state_is_due(table) && log->state != ROW_LOG_COPYING)
             return false;
     return log_has_room(&log->writer, LOG_PAYLOAD_BYTES_MAX);
 }
@@ -300,6 +331,8 @@ static uint32_t log_passed(const struct lane_table *table, uint32_t shard,
 {
     const struct row_log *log = table->job->tables->log;
     uint32_t count = 0;
+    if (table->queues->logged.is_left_out)
+        return 0;
     if (log->state != ROW_LOG_COPYING || table->queues->logged.is_walked || !log->table)
         return end - first;
     if (table != log->table || shard > log->shard)
@@ -366,7 +399,8 @@ static bool log_awaits_import(const struct lane_tables *tables)
 static bool log_awaits_resumed(const struct lane_tables *tables)
 {
     list_for_each_entry (const struct lane_table, table, &tables->tables, link)
-        if (!table_is_bsp(table) && table->queues->logged.progress.sequence > 0)
+        if (!table_is_bsp(table) && table->queues->logged.progress.sequence > 0 &&
+            !table->queues->logged.is_left_out)
             return true;
     return false;
 }
@@ -374,14 +408,12 @@ static bool log_awaits_resumed(const struct lane_tables *tables)
 static void log_next_shard(struct row_log *log)
 {
     struct lane_table *table = log->table;
-    struct list *next = table->link.next;
     log->next = 0;
     if (++log->shard < table->terms->shards)
         return;
     log->shard = 0;
     table->queues->logged.is_walked = true;
-    log->table =
-        next == &table->job->tables->tables ? NULL : list_entry(next, struct lane_table, link);
+    log->table = log_next_table(table->job->tables, table);
 }
 
 /* Copies rows of one shard, at most one block. */
@@ -407,7 +439,7 @@ static void log_copy_rows(struct lane_tables *tables)
 static bool log_write_due_state(struct lane_tables *tables)
 {
     list_for_each_entry (struct lane_table, table, &tables->tables, link) {
-        if (!table->queues->logged.is_state_due)
+        if (!log_state_is_due(table))
             continue;
         log_write_state(table);
         return true;

@@ -43,11 +43,19 @@ struct row_log {
     uint32_t open_bytes; /* payload of the open block of changed rows; 0: no block is open */
 };
 
-/* Names the aggregator that lends the ring, and begins copy number `copy`. The coordinator has
- * stored already that no copy is whole, so all words that waited for an earlier copy are sent. With
- * the number of the present copy the call has no effect. Returns 0. -ENOENT: the lane has no table
- * of the job; -ENOMEM and other errors of the arena. */
-int lane_begin_log(struct lane *lane, uint32_t job, uint32_t holder, uint32_t copy);
+struct lane_log_spec {
+    uint32_t holder; /* aggregator that lends the ring */
+    uint32_t copy;
+    /* Numbers of the job's failed tables, without a group. The log does not contain them, because
+     * the replica lane has no place for a failed table. */
+    const uint32_t *failed;
+    size_t failed_count;
+};
+/* Begins copy number `spec->copy`. The coordinator has stored already that no copy is whole, so all
+ * words that waited for an earlier copy are sent. With the number of the present copy the call has
+ * no effect. Returns 0. -ENOENT: the lane has no table of the job; -ENOMEM and other errors of the
+ * arena. */
+int lane_begin_log(struct lane *lane, uint32_t job, const struct lane_log_spec *spec);
 /* Ends the log, after the coordinator has stored that no copy is whole. */
 void lane_end_log(struct lane *lane, uint32_t job);
 

@@ -1,5 +1,7 @@
 /* Tests copies of tables at the coordinator: their begin, their loss, and their promotion after the
  * loss of the owner. The test plays both aggregators and the worker. */
+#include "svc/coordinator/copies/copies.h"
+#include "svc/coordinator/service.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/table/record_rows.h"
 #include "svc/wire/table/table_terms.h"
@@ -124,6 +126,67 @@ static void expect_failure(const struct scene *scene, const char *text)
     message_free(failure);
 }
 
+/* Answers the next request to a lane about rows, and checks that the request names the table with
+ * its group. */
+static void answer_bulk(const struct scene *scene, struct end *lane, int step, uint32_t group,
+                        WIRE(TableBulkReply) reply)
+{
+    envelope *request = end_expect(lane, BODY(TABLE_BULK));
+    assert_int_equal(request->table_bulk->step, step);
+    assert_int_equal(request->table_bulk->table, row_table_id(scene->table, group));
+    channel_send(lane->channel, &ENVELOPE(request->id, TABLE_BULK_REPLY, table_bulk_reply, &reply));
+    message_free(request);
+}
+
+static uint64_t ask_file(struct end *asker, int step, uint64_t file)
+{
+    return end_send(asker, &MESSAGE(0, TABLE_FILE_REQUEST, table_file_request, .job = "words",
+                                    .table = "users", .step = step, .file = file));
+}
+
+static uint64_t begin_file(const struct scene *scene, struct end *asker, struct end *lane, int step,
+                           uint32_t group)
+{
+    lane->ignores = BODY(TABLE_BULK);
+    uint64_t id = ask_file(asker, step, 0);
+    answer_bulk(scene, lane, GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_HOLD, group,
+                MESSAGE_PART(TableBulkReply, table_bulk_reply, .is_held = true, .clock = 4));
+    envelope *reply = end_expect_reply(asker, id);
+    assert_int_equal(reply->body_case, BODY(TABLE_FILE_REPLY));
+    uint64_t file = reply->table_file_reply->file;
+    message_free(reply);
+    return file;
+}
+
+static void expect_export(const struct scene *scene, struct end *lane, uint32_t group)
+{
+    struct end *asker = rig_connect_locally(lane->rig, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    uint64_t file =
+        begin_file(scene, asker, lane, GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_EXPORT, group);
+    uint64_t id = ask_file(asker, GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_NEXT, file);
+    for (uint32_t shard = 0; shard < SHARDS; shard++)
+        answer_bulk(scene, lane, GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_READ, group,
+                    MESSAGE_PART(TableBulkReply, table_bulk_reply, .is_end = true));
+    envelope *reply = end_expect_reply(asker, id);
+    assert_true(reply->table_file_reply->is_end);
+    message_free(reply);
+}
+
+static WIRE(TableCopyState) copies_state(const struct rig *rig, const char **ret_fault)
+{
+    struct list *first = rig->coordinator->service->jobs.next;
+    const struct job *job = list_entry(first, struct job, link);
+    return table_copies_state(job_table_named(job, "users"), ret_fault);
+}
+
+#define expect_state(rig, name, text)                                          \
+    do {                                                                       \
+        const char *fault_;                                                    \
+        assert_int_equal(copies_state(rig, &fault_),                           \
+                         GRADPOOL__WIRE__TABLE_COPY_STATE__TABLE_COPY_##name); \
+        assert_string_equal(fault_, text);                                     \
+    } while (0)
+
 static void a_whole_copy_continues_after_the_loss_of_its_owner(void **state)
 {
     struct scene scene = begin(*state);
@@ -136,10 +199,36 @@ static void a_whole_copy_continues_after_the_loss_of_its_owner(void **state)
     expect_log_end(&scene); /* no other aggregator */
     struct end *third = rig_aggregator(*state, 1);
     expect_copy(&scene, third, REPLICA, 1);
-    end_ask_refused(
-        rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR),
-        &MESSAGE(0, TABLE_FILE_REQUEST, table_file_request, .job = "words", .table = "users"),
-        -EOPNOTSUPP, "has shards on the lane of a copy, and such shards are not exported");
+    expect_export(&scene, scene.replica, 1);
+}
+
+/* Imported rows are in no log, so a copy from before the import would lack them (K180). */
+static void an_import_ends_the_copy_before_its_first_rows(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    struct end *asker = rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    kept_log_begin();
+    (void)begin_file(&scene, asker, scene.owner, GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_IMPORT,
+                     0);
+    kept_log_expect("lane 2 lost its copy of the tables on lane 1: rows are imported; another copy "
+                    "begins in 0.2 s");
+    rig_kill(*state, scene.owner->process);
+    expect_failure(&scene, "no whole copy yet");
+    end_expect_none(scene.replica, BODY(TABLE_PROMOTE));
+}
+
+static void operators_see_the_state_of_the_copy(void **state)
+{
+    struct scene scene = begin(*state);
+    expect_state(*state, COPYING, "");
+    report(scene.owner, &scene, OWNER, true);
+    expect_state(*state, WHOLE, "");
+    report(scene.replica, &scene, REPLICA, false);
+    expect_state(*state, NONE, "a block does not fit");
+    expect_log_end(&scene);
+    expect_copy(&scene, scene.replica, OWNER, 0);
+    expect_state(*state, COPYING, "a block does not fit");
 }
 
 static void a_copy_that_is_not_whole_is_not_promoted(void **state)
@@ -246,6 +335,8 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(a_whole_copy_continues_after_the_loss_of_its_owner),
+        CASE(an_import_ends_the_copy_before_its_first_rows),
+        CASE(operators_see_the_state_of_the_copy),
         CASE(a_copy_that_is_not_whole_is_not_promoted),
         CASE(a_lost_copy_is_ended_and_begins_again),
         CASE(a_copy_that_its_lane_cannot_promote_fails_the_table),

@@ -134,10 +134,16 @@ static inline void offer_ring(void)
     assert_int_equal(fabric_send(holder()->conn, &ring, sizeof ring, NULL, 0), 0);
 }
 
+static inline int begin_log(uint32_t aggregator, uint32_t copy)
+{
+    const struct lane_log_spec spec = {.holder = aggregator, .copy = copy};
+    return lane_begin_log(owner(), RIG_JOB, &spec);
+}
+
 static inline void begin_copy(void)
 {
     place_copy();
-    assert_int_equal(lane_begin_log(owner(), RIG_JOB, NUMBER, COPY), 0);
+    assert_int_equal(begin_log(NUMBER, COPY), 0);
     offer_ring();
 }
 

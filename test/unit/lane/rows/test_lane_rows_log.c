@@ -49,6 +49,30 @@ static void changes_during_the_copy_follow(void **state)
     stop();
 }
 
+/* The replica lane has no place for a failed table, so its blocks would damage each copy. */
+static void a_failed_table_is_not_in_the_log(void **state)
+{
+    const uint32_t failed = ROWS_TABLE + 1;
+    const struct lane_log_spec spec = {NUMBER, COPY, &failed, 1};
+    struct lane_shard_spec shards[SHARDS];
+    start(TABLE_TERMS_BSP);
+    struct lane_table_spec table = {failed, "items", &old.terms, ROWS_SALT};
+    for (uint32_t i = 0; i < SHARDS; i++)
+        shards[i] = (struct lane_shard_spec){i, ROWS_EPOCH};
+    assert_int_equal(lane_place_table(owner(), RIG_JOB, &table, shards, SHARDS), 0);
+    place_copy();
+    assert_int_equal(lane_begin_log(owner(), RIG_JOB, &spec), 0);
+    offer_ring();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    run_clock(&old, KEYS);
+    assert_false(the_copy()->is_damaged);
+    assert_int_equal(promote(), 0);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        stand(rank, 1);
+    rows_have(&next, RANKS);
+    stop();
+}
+
 static uint32_t reports;
 static bool was_whole;
 static void count_report(void *context, const struct lane_log_report *report)
@@ -134,9 +158,9 @@ static void words_of_pushes_wait_when_the_replica_lane_is_lost(void **state)
 static void words_wait_for_no_copy_that_is_not_whole(void **state)
 {
     start(TABLE_TERMS_BSP);
-    assert_int_equal(lane_begin_log(owner(), RIG_JOB, NUMBER, COPY), 0);
+    assert_int_equal(begin_log(NUMBER, COPY), 0);
     run_clock(&old, 10);
-    assert_int_equal(lane_begin_log(owner(), RIG_JOB, NUMBER + 1, COPY + 1), 0);
+    assert_int_equal(begin_log(NUMBER + 1, COPY + 1), 0);
     run_clock(&old, 10);
     stop();
 }
@@ -151,7 +175,7 @@ static void a_refused_push_does_not_wait_for_a_former_log(void **state)
     until(the_log()->state == ROW_LOG_WHOLE);
     for (uint32_t i = 0; i <= record_row_requests(RANKS); i++)
         run_clock(&old, 100);
-    assert_int_equal(lane_begin_log(owner(), RIG_JOB, NUMBER, COPY + 1), 0);
+    assert_int_equal(begin_log(NUMBER, COPY + 1), 0);
     assert_int_equal(fabric_send(holder()->conn, &ring, sizeof ring, NULL, 0), 0);
     until(the_log()->state == ROW_LOG_ENDING);
     assert_true(the_log()->holds_words);
@@ -184,7 +208,7 @@ static void a_ring_outside_the_lent_memory_is_refused(void **state)
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         start(TABLE_TERMS_BSP);
-        assert_int_equal(lane_begin_log(owner(), RIG_JOB, NUMBER, COPY), 0);
+        assert_int_equal(begin_log(NUMBER, COPY), 0);
         the_lane_disconnects(&wrong[i], sizeof wrong[i],
                              "a ring outside the memory that the sender has lent");
         stop();
@@ -206,7 +230,7 @@ static void a_ring_of_another_copy_is_not_used(void **state)
 {
     const struct record_ring other = {.kind = RECORD_RING, .copy = COPY + 1};
     start(TABLE_TERMS_BSP);
-    assert_int_equal(lane_begin_log(owner(), RIG_JOB, NUMBER, COPY), 0);
+    assert_int_equal(begin_log(NUMBER, COPY), 0);
     assert_int_equal(fabric_send(holder()->conn, &other, sizeof other, NULL, 0), 0);
     settle();
     assert_int_equal(the_log()->state, ROW_LOG_AWAITED);
@@ -250,6 +274,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_copy_of_a_filled_table_becomes_whole),
         cmocka_unit_test(changes_during_the_copy_follow),
+        cmocka_unit_test(a_failed_table_is_not_in_the_log),
         cmocka_unit_test(a_copy_is_reported_once_and_again_after_a_join),
         cmocka_unit_test(a_full_ring_delays_updates_and_no_pull),
         cmocka_unit_test(words_of_pushes_wait_when_the_replica_lane_is_lost),

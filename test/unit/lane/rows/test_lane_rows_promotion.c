@@ -1,7 +1,10 @@
 /* Tests the promotion of a copy after the loss of its owner, with repeated requests. */
+#include "svc/lane/rows/bulk/bulk.h"
 #include "svc/lane/rows/log/row_state.h"
 #include "svc/wire/ranks.h"
 #include "test/unit/lane/rows/log_rig.h"
+
+#define ROW_BYTES (sizeof(uint64_t) + DIM * sizeof(float))
 
 /* Number of promotions after which a shard had a part of the updates of a clock or push. */
 static int midst;
@@ -96,6 +99,91 @@ static void no_push_counts_twice_after_a_kill(void **state)
         no_push_is_lost_or_counts_twice(consistency);
 }
 
+static bool is_held(void)
+{
+    struct bulk_standing standing;
+    assert_int_equal(bulk_hold(replica(), RIG_JOB, next.route.table, 0, false, &standing), 0);
+    return standing.is_held;
+}
+
+/* Checks that the rows of an export have had the same number of gradients. */
+static void held_rows_are_equal(void)
+{
+    static char rows[(KEYS + 1) * ROW_BYTES]; /* a part needs room for a row */
+    size_t bytes = 0;
+    for (uint32_t shard = 0; shard < SHARDS; shard++) {
+        struct bulk_part part = {0};
+        while (!part.is_end) {
+            assert_int_equal(bulk_read(replica(), RIG_JOB, next.route.table, shard, part.next,
+                                       rows + bytes, sizeof rows - bytes, &part),
+                             0);
+            bytes += part.bytes;
+        }
+    }
+    assert_int_equal(bytes, KEYS * ROW_BYTES);
+    for (size_t at = 0; at < bytes; at += ROW_BYTES)
+        assert_memory_equal(rows + at + sizeof(uint64_t), rows + sizeof(uint64_t), sizeof(float));
+}
+
+static struct rows_asked *repeat_pull(uint32_t rank, uint64_t sequence, uint64_t clock)
+{
+    next.workers[rank].clock = (struct worker_clock){.ended = clock - 1, .sequence = sequence - 1};
+    return rows_pull(&next, rank, keys, 1);
+}
+
+/* Checks that a repeated pull of rank 0 gets an error, and that the job goes on. */
+static void pull_gets_an_error(struct rows_asked *pull)
+{
+    const struct rig_worker *worker = &next.lanes[0].workers[0];
+    until(worker->errors_count == 1);
+    assert_int_equal(worker->error.code, -EOWNERDEAD);
+    assert_non_null(memmem(worker->error.text, sizeof worker->error.text,
+                           "a lost lane had answered this pull, and clock 1 is applied now", 62));
+    assert_int_equal(job_find(replica(), RIG_JOB)->failure, 0);
+    rows_asked_free(pull);
+}
+
+/* Returns false if the owner has died at another moment than within its first shard. */
+static bool die_and_hold(unsigned consistency, int steps)
+{
+    struct rows_asked *asked[RANKS][2];
+    int pushes = pushes_of(consistency);
+    start_without_settings(consistency);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    run_and_die(steps, pushes, asked);
+    assert_int_equal(promote(), 0);
+    const struct lane_table *table = promoted_table();
+    bool is_midst = table->queues->logged.progress.next > 0 && table->shard == 0;
+    assert_true(!is_midst || !is_held());
+    rows_set(&next, &settings);
+    for (uint32_t rank = 0; rank < RANKS && is_midst; rank++) {
+        for (int i = 0; i < pushes; i++) {
+            rows_asked_free(asked[rank][i]);
+            asked[rank][i] = repeat(rank, (uint64_t)i + 1, 1, KEYS);
+        }
+        if (rank == 0 && consistency == TABLE_TERMS_BSP) /* the clock of this pull has begun */
+            pull_gets_an_error(repeat_pull(0, (uint64_t)pushes + 1, 1));
+        stand(rank, 1);
+    }
+    until(!is_midst || is_held());
+    if (is_midst)
+        held_rows_are_equal();
+    for (uint32_t i = 0; i < RANKS * (uint32_t)pushes; i++)
+        rows_asked_free(asked[i / (uint32_t)pushes][i % (uint32_t)pushes]);
+    stop();
+    return is_midst;
+}
+
+static void a_hold_waits_for_what_a_former_owner_has_begun(void **state)
+{
+    for (unsigned consistency = TABLE_TERMS_BSP; consistency <= TABLE_TERMS_ASP; consistency++) {
+        int steps = 0;
+        while (!die_and_hold(consistency, steps))
+            assert_in_range(steps++, 0, 100);
+    }
+}
+
 static void promoted(unsigned consistency)
 {
     start(consistency);
@@ -168,14 +256,17 @@ static void records_that_do_not_fit_a_promotion_are_refused(void **state)
     promoted_lane_refuses(
         &ended, sizeof ended,
         "a clock came before the standing of its rank; use one version of gradpool");
+}
+
+static void a_pull_whose_answer_was_lost_gets_an_error(void **state)
+{
     promoted(TABLE_TERMS_BSP);
-    next.workers[0].clock = (struct worker_clock){.ended = 0, .sequence = 1};
-    struct rows_asked *pull = rows_lay(&next, 0, keys, 1, NULL);
-    struct record_rows early = rows_record(&next, pull, 0, RECORD_PULL);
-    promoted_lane_refuses(
-        &early, sizeof early,
-        "a pull is for a clock whose updates the rows contain; use one version of gradpool");
-    rows_asked_free(pull);
+    pull_gets_an_error(repeat_pull(0, 2, 1));
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        stand(rank, 2);
+    run_clock(&next, KEYS);
+    rows_have(&next, 3 * RANKS);
+    stop();
 }
 
 static void a_repeated_promotion_changes_nothing(void **state)
@@ -260,10 +351,12 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_push_counts_twice_after_a_kill),
+        cmocka_unit_test(a_hold_waits_for_what_a_former_owner_has_begun),
         cmocka_unit_test(clocks_go_on_after_a_promotion),
         cmocka_unit_test(no_clock_is_applied_before_every_rank_stands),
         cmocka_unit_test(a_push_within_the_progress_gets_its_word_at_once),
         cmocka_unit_test(records_that_do_not_fit_a_promotion_are_refused),
+        cmocka_unit_test(a_pull_whose_answer_was_lost_gets_an_error),
         cmocka_unit_test(a_repeated_promotion_changes_nothing),
         cmocka_unit_test(a_copy_that_is_not_whole_is_not_promoted),
         cmocka_unit_test(a_promotion_with_an_invalid_group_or_stage_is_refused),
