@@ -99,9 +99,15 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
         return client_error(
             -EINVAL, "tensor '%s': root %u is not in its set of ranks; name a rank of the set",
             t->name, s->root);
+    bool varies = s->job->is_elastic || t->knows_ranks;
+    if (has_root(s->operation) && !s->job->is_elastic && varies && !ranks_have(t->ranks, s->root))
+        return client_error(-EPERM,
+                            "tensor '%s': root %u is idle in the present stage; name a member of "
+                            "the stage",
+                            t->name, s->root);
     bool is_counted = !is_of_state(s->operation) && (gradient_bytes(t, s->operation) > t->bytes ||
                                                      result_bytes(t, s->operation) > t->bytes);
-    if (s->job->is_elastic && is_counted && terms_are_for_all(&t->terms))
+    if (varies && is_counted && terms_are_for_all(&t->terms))
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': the number of blocks is not known in a job whose workers "
                             "come and go; declare the tensor for a set of ranks",
@@ -224,8 +230,8 @@ static int check_steps(const struct starting *s, const struct gp_tensor *t)
         return 0;
     return client_error(
         -EINVAL,
-        "tensor '%s': rank %u joined late and has not counted all updates; pass the "
-        "number of steps",
+        "tensor '%s': rank %u joined late, or was idle in a stage, and has not counted all "
+        "updates; pass the number of steps",
         t->name, s->job->rank);
 }
 
