@@ -99,15 +99,15 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
         return client_error(
             -EINVAL, "tensor '%s': root %u is not in its set of ranks; name a rank of the set",
             t->name, s->root);
-    bool varies = s->job->is_elastic || t->knows_ranks;
-    if (has_root(s->operation) && !s->job->is_elastic && varies && !ranks_have(t->ranks, s->root))
+    bool has_idle = !s->job->is_elastic && t->knows_ranks && t->members < s->job->workers;
+    if (has_root(s->operation) && has_idle && !ranks_have(t->ranks, s->root))
         return client_error(-EPERM,
                             "tensor '%s': root %u is idle in the present stage; name a member of "
                             "the stage",
                             t->name, s->root);
     bool is_counted = !is_of_state(s->operation) && (gradient_bytes(t, s->operation) > t->bytes ||
                                                      result_bytes(t, s->operation) > t->bytes);
-    if (varies && is_counted && terms_are_for_all(&t->terms))
+    if ((s->job->is_elastic || has_idle) && is_counted && terms_are_for_all(&t->terms))
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': the number of blocks is not known in a job whose workers "
                             "come and go; declare the tensor for a set of ranks",

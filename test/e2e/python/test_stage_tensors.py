@@ -179,6 +179,8 @@ class Refusals(Case):
                     self.assertEqual(values.tolist(), [1] * 4)
                     with self.raises(gradpool.GradpoolError, "root 1 is idle in the present stage"):
                         job.broadcast('wide', values, root=1)
+                    with self.raises(gradpool.GradpoolError, 'the number of blocks is not known'):
+                        job.push_pull('wide', values, numpy.ones(8, numpy.float32), 'gather')
                 with self.raises(gradpool.GradpoolError, "tensor 'late': some ranks of job",
                                  'before the first stage'):
                     job.declare('late', 4)
