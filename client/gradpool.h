@@ -23,9 +23,9 @@
  *
  * Failed tensors: an error of one tensor (ranks disagree, or its parameters are lost) fails this
  * tensor alone, on every rank. Its open request ends with the error, and each later push returns
- * the error. gp_last_error() begins with the name of the tensor. Other tensors of the job continue.
- * gp_tensor_undeclare() on all ranks and a new declare make the name usable again. Exception: the
- * failure of the GP_LEADS tensor also fails the GP_CHOSEN tensors.
+ * the error, which begins with the tensor's name. Until the job is left, lanes may write to its
+ * `result` in memory of gp_alloc(). Other tensors continue. gp_tensor_undeclare() on all ranks and
+ * a new declare make the name usable again. A failed GP_LEADS tensor fails the GP_CHOSEN tensors.
  *
  * Threads: any thread may call any function. The caller makes sure that no thread uses an object
  * while another thread destroys the object by gp_disconnect(), gp_job_leave(), gp_free(),
@@ -511,9 +511,9 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * Every other error frees the request, returns the memory, and leaves `result` undefined:
  * -ECONNRESET or -EPIPE a worker or an aggregator was lost or left (the text names it); -EINVAL
  * ranks disagree (the text has ranks and values); -EOWNERDEAD a result or state was lost with its
- * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. An error of a
- * tensor or of the job is final (see the top of this file). Exceptions, which leave the request
- * unchanged: -EINVAL for NULL, -ECHILD in a forked child, -EDEADLK before gp_round_end(). */
+ * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. The error of one
+ * tensor of a group comes when no lane uses memory of the others any more. Exceptions, which leave
+ * the request unchanged: -EINVAL for NULL, -ECHILD after fork(), -EDEADLK before gp_round_end(). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
 
 /* Returns 1 when the request is done, with or without an error: gp_wait() will not block, and
