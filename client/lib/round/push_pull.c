@@ -56,6 +56,13 @@ static bool has_root(uint8_t operation)
     return operation == RECORD_BROADCAST || operation == RECORD_SEND || operation == RECORD_RESTORE;
 }
 
+/* Returns whether the gradient or the result has one block for each rank. */
+static bool has_blocks(uint8_t operation)
+{
+    return operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER ||
+           operation == RECORD_GATHER;
+}
+
 static uint64_t gradient_bytes(const struct gp_tensor *t, uint8_t operation)
 {
     bool splits = operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER;
@@ -107,7 +114,8 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
                             t->name, s->root);
     bool is_counted = !is_of_state(s->operation) && (gradient_bytes(t, s->operation) > t->bytes ||
                                                      result_bytes(t, s->operation) > t->bytes);
-    if ((s->job->is_elastic || has_idle) && is_counted && terms_are_for_all(&t->terms))
+    bool is_unknown = s->job->is_elastic ? is_counted : has_idle && has_blocks(s->operation);
+    if (is_unknown && terms_are_for_all(&t->terms))
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': the number of blocks is not known in a job whose workers "
                             "come and go; declare the tensor for a set of ranks",

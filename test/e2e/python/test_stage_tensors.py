@@ -17,6 +17,7 @@ from python_case import Case, setUpModule, tearDownModule  # noqa: F401
 from test_stages import LONG_MS, together
 
 WORKERS, SIZE, STEPS, REPEAT = 4, 1000, 3, 2
+LIMITS = {'timeout_ms': LONG_MS, 'idle_timeout_ms': LONG_MS}
 MOMENTUM, RATE = 0.5, 0.25      # powers of two: the reference has no rounding of its own
 PLAN = [{'name': 'wide', 'workers': WORKERS}, {'name': 'one', 'workers': 1, 'visit': 'travel'},
         {'name': 'pair', 'workers': 2, 'visit': 'travel'}, {'name': 'three', 'workers': 3}]
@@ -68,7 +69,7 @@ class Trainer:
 
     def train(self, repeat=REPEAT, between=None):
         plan = [{**entry, 'carry': [self.weights, self.total]} for entry in PLAN]
-        for stage in self.job.stages(plan, repeat=repeat, timeout_ms=LONG_MS):
+        for stage in self.job.stages(plan, repeat=repeat, **LIMITS):
             self.members.append(stage.place is not None)
             if between:
                 between(stage)
@@ -167,7 +168,7 @@ class Refusals(Case):
             job.declare('wide', 4)
 
         def work(job):
-            for stage in job.stages([{'name': 'narrow', 'workers': 1}], timeout_ms=LONG_MS):
+            for stage in job.stages([{'name': 'narrow', 'workers': 1}], **LIMITS):
                 values = numpy.ones(4, numpy.float32)
                 if stage.place is None:
                     with self.assertRaisesRegex(gradpool.GradpoolError, "tensor 'wide': rank 1 of "
@@ -222,7 +223,7 @@ class Refusals(Case):
         for request in [job.broadcast(*pair) for job, *pair in zip(jobs, trained, values)]:
             request.wait(LONG_MS)
         stages = together(jobs, lambda job: job.stages([{'name': 'narrow', 'workers': 1}],
-                                                       timeout_ms=LONG_MS))
+                                                       **LIMITS))
         together(stages, next)
         with tempfile.TemporaryDirectory() as folder:
             command = 'snapshot', name, '--output', os.path.join(folder, 'state')
@@ -245,7 +246,7 @@ class Refusals(Case):
         open_round.wait(LONG_MS)
         self.assertEqual(together(jobs, lambda job: [
             stage.place for stage in job.stages([{'name': 'a', 'workers': 2}],
-                                                timeout_ms=LONG_MS)]), [[0], [1]])
+                                                **LIMITS)]), [[0], [1]])
 
 
 def rank_dies(rank, workers):
