@@ -49,8 +49,8 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Sets the round and the number of updates of a rank that was idle in the stages before. The rank has no open round, and the
- * rounds up to `committed` have no further use for the rank (L83). */
+/* Sets the round and the number of updates of a rank that was idle in the stages before. The rank
+ * has no open round, and the rounds up to `committed` have no further use for the rank (L83). */
 static void route_set_round(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (t->job->is_elastic || route->committed <= t->round || t->without_commit > 0)
