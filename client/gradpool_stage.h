@@ -6,10 +6,10 @@
  * A job with N ranks runs a sequence of stages, the same on every rank. In each stage some ranks
  * are members and work; the other ranks are idle and sleep. Between two stages is a border, a
  * barrier of all ranks: all pushes of the former stage are applied before the first pull of the
- * next. Nothing restarts: rows stay on the lanes, and other values can be handed over
- * (gp_stage_spec.carry).
+ * next. Nothing restarts: rows, parameters and moments stay on the lanes, and other values can be
+ * handed over (gp_stage_spec.carry).
  *
- *   gp_table_declare(), gp_table_set()                on every rank, before the first stage
+ *   gp_table_declare(), gp_table_set(), gp_tensors_declare()   on every rank, before all stages
  *   for each stage
  *       do {
  *           gp_stage_next(job, &spec, 0, &stage)
@@ -30,8 +30,14 @@
  * the member with the lowest rank are used. With GP_BSP the bits depend only on the sequence of
  * stages and on the ranks of each stage.
  *
- * Tensors: if a rank of a tensor is idle, a push of the tensor returns -EPERM. Declare tensors for
- * the ranks of a stage (gp_tensor_spec.ranks).
+ * Tensors: the rounds of a tensor of all ranks with GP_ALL have the members of the stage. GP_MEAN
+ * and gp_update() divide by their number; the settings of the lowest member are used. Lanes keep
+ * parameters and moments, so the bits depend only on the sequence of stages and on the ranks of
+ * each stage. An idle rank gets no results: hand the parameters over (gp_stage_spec.carry). While
+ * ranks are idle, these calls return -EPERM: a push on an idle rank or with an idle root, a declare
+ * of a tensor of all ranks, a push of any other tensor of which a rank is idle. Operations with a
+ * block for each rank need a tensor with its own set of ranks (gp_tensor_spec.ranks), else
+ * -EOPNOTSUPP.
  *
  * A job with stages has a fixed set of workers: no backup workers, no GP_CONTINUE, no workers_max.
  * The loss of a worker, also of an idle one, fails the job. */
@@ -108,7 +114,10 @@ typedef struct gp_stage {
  * text names both), or this rank has not ended its stage; -ENOSPC workers_min exceeds the size
  * of the job; -EOPNOTSUPP a job with backup workers or changing ranks; -ETIMEDOUT the text names
  * the ranks that are not in the call; -EPIPE a rank has left the job; -EBUSY another thread is in a
- * call on stages. */
+ * call on stages, or has begun a round.
+ *
+ * A rank waits in this call, and in gp_stage_end(), for the commit of its open rounds. -ETIMEDOUT
+ * names a tensor whose round another member has not pushed. */
 GP_API int gp_stage_next(gp_job *job, const gp_stage_spec *spec, int timeout_ms,
                          gp_stage *ret_stage);
 

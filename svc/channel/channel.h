@@ -17,7 +17,7 @@
 
 /* Version of all messages on which both ends must agree, including the records of record.h. The
  * number is increased when an older end could not handle a change (H10). */
-#define CHANNEL_VERSION 21
+#define CHANNEL_VERSION 22
 #define CHANNEL_FRAME_BYTES_MAX (16u << 20)
 /* Maximum bytes of the first frame that an accepting end receives. */
 #define CHANNEL_GREETING_BYTES_MAX 65535u

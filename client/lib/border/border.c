@@ -2,12 +2,14 @@
  * and pushes. At the deadline the coordinator answers with the late ranks. */
 #include "client/lib/border/internal.h"
 #include "client/lib/job/row_call.h"
+#include "client/lib/job/tensor.h"
 #include "client/lib/link/link.h"
 #include "client/lib/session/process.h"
 #include "svc/base/clock.h"
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define ANSWER_NS (10 * NS_PER_S) /* time for the coordinator's answer after the deadline */
@@ -18,8 +20,50 @@ struct border_call {
     struct stage_answer *answer;
     Gradpool__Wire__StageRequest request;
     Gradpool__Wire__StageSpec spec;
+    /* the tensors that follow the stages, their newest committed rounds, and the numbers of updates
+     * up to these rounds, plus 1 (0: unknown) */
+    uint32_t *tensors;
+    uint64_t *rounds, *steps;
     struct err err;
 };
+
+/* ---- the rank's own rounds ---- */
+
+/* Finds a tensor whose rounds on this rank are not all committed; NULL: there is none. */
+static struct gp_tensor *border_find_busy(const struct gp_job *job)
+{
+    for_each_tensor (t, job) {
+        bool is_open = t->without_commit > 0 || t->has_kept || t->is_queued || t->is_starting;
+        if (is_open && !t->failure.code && tensor_suits_stages(t))
+            return t;
+    }
+    return NULL;
+}
+
+static bool border_has_committed(void *context)
+{
+    const struct gp_job *job = context;
+    return job->failure.code || !border_find_busy(job);
+}
+
+int border_await_rounds(const struct stage_call *call)
+{
+    struct gp_job *job = call->job;
+    pthread_mutex_lock(&job->lock);
+    engine_run(&job->engine, call->deadline_ns, border_has_committed, job);
+    const struct gp_tensor *busy = border_find_busy(job);
+    int error = 0;
+    if (job->failure.code)
+        error = client_error_from(&job->failure);
+    else if (busy)
+        error = client_error(-ETIMEDOUT,
+                             "tensor '%s': round %" PRIu64 " of rank %u has not ended within "
+                             "%" PRIu64 " ms; push the tensor on all members of the stage, or "
+                             "raise timeout_ms",
+                             busy->name, busy->round, job->rank, call->timeout_ns / NS_PER_MS);
+    pthread_mutex_unlock(&job->lock);
+    return error;
+}
 
 /* ---- the request ---- */
 
@@ -66,6 +110,37 @@ static void border_fill_spec(struct border_call *b, const gp_stage_spec *spec)
     b->request.spec = &b->spec;
 }
 
+/* Lists the committed rounds, from which members that enter continue. A tensor that has failed is
+ * left out. Returns 0, -ENOMEM or -EBUSY. */
+static int border_list_rounds(struct border_call *b)
+{
+    const struct gp_job *job = b->job;
+    const struct gp_tensor *busy = border_find_busy(job);
+    if (busy)
+        return client_error(-EBUSY,
+                            "tensor '%s': another thread has begun a round during gp_stage_next(); "
+                            "push after the call",
+                            busy->name);
+    b->tensors = calloc(job->by_name.count + 1, sizeof *b->tensors);
+    b->rounds = calloc(job->by_name.count + 1, sizeof *b->rounds);
+    b->steps = calloc(job->by_name.count + 1, sizeof *b->steps);
+    if (!b->tensors || !b->rounds || !b->steps)
+        return client_error(-ENOMEM, "job '%s': this process has no memory for a stage", job->name);
+    size_t count = 0;
+    for_each_tensor (t, job) {
+        if (t->round == 0 || t->failure.code || !tensor_suits_stages(t))
+            continue;
+        b->tensors[count] = t->id;
+        b->steps[count] = t->knows_steps ? t->steps[t->round % 3] + 1 : 0;
+        b->rounds[count++] = t->round;
+    }
+    b->request.tensors = b->tensors;
+    b->request.rounds = b->rounds;
+    b->request.steps = b->steps;
+    b->request.n_tensors = b->request.n_rounds = b->request.n_steps = count;
+    return 0;
+}
+
 static void border_fill(struct border_call *b, const struct stage_call *call, bool ends,
                         const struct stage_line *line)
 {
@@ -93,9 +168,19 @@ int border_ask(const struct stage_call *call, bool ends, const struct stage_line
     struct border_call b = {.job = job, .answer = ret_answer};
     pthread_mutex_lock(&job->lock);
     border_fill(&b, call, ends, line);
+    int error = ends ? 0 : border_list_rounds(&b);
     pthread_mutex_unlock(&job->lock);
-    control_post(job->control, &b.call);
-    if (control_wait(job->control, &b.call, call->deadline_ns + ANSWER_NS) < 0)
+    bool is_late = false;
+    if (error == 0) {
+        control_post(job->control, &b.call);
+        is_late = control_wait(job->control, &b.call, call->deadline_ns + ANSWER_NS) < 0;
+    }
+    free(b.tensors);
+    free(b.rounds);
+    free(b.steps);
+    if (error < 0)
+        return error;
+    if (is_late)
         return client_error(-ETIMEDOUT,
                             "job '%s': the coordinator at %s has not answered %s after %" PRIu64
                             " ms; look at gradpool serve there, or raise timeout_ms",
@@ -179,8 +264,10 @@ int border_end(const struct stage_call *call)
 {
     struct gp_job *job = call->job;
     struct stage_answer answer = {0};
+    int error = border_await_rounds(call);
     pthread_mutex_lock(&job->lock);
-    int error = job->failure.code ? client_error_from(&job->failure) : border_end_clock(job);
+    if (error == 0)
+        error = job->failure.code ? client_error_from(&job->failure) : border_end_clock(job);
     pthread_mutex_unlock(&job->lock);
     if (error == 0)
         error = border_ask(call, true, NULL, &answer);

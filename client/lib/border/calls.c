@@ -124,7 +124,7 @@ static int next_enter(const struct stage_call *call, const struct stage_answer *
 static int next_agree(const struct stage_call *call, struct stage_answer *ret_answer)
 {
     struct stage_line line;
-    int error = call->stage->has_ended ? 0 : border_end(call);
+    int error = call->stage->has_ended ? border_await_rounds(call) : border_end(call);
     if (error == 0)
         error = script_next(call, &line);
     return error == 0 ? border_ask(call, false, &line, ret_answer) : error;

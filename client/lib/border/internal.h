@@ -32,6 +32,9 @@ struct stage_line {
  * stage. Called without the job's lock. */
 int border_ask(const struct stage_call *call, bool ends, const struct stage_line *line,
                struct stage_answer *ret_answer);
+/* Waits until the rounds of this rank are committed, for all tensors that follow the stages.
+ * Returns 0, -ETIMEDOUT, or the failure of the job. */
+int border_await_rounds(const struct stage_call *call);
 /* Ends the open clock if it has pushes, ends this rank's part, and waits until all requests of the
  * rank have ended. Returns 0, 1 if the stage continues, or an error. */
 int border_end(const struct stage_call *call);

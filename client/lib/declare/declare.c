@@ -6,6 +6,7 @@
 #include "client/lib/job/piece.h"
 #include "client/lib/link/link.h"
 #include "client/lib/session/process.h"
+#include "client/lib/stage/stage.h"
 #include "svc/base/clock.h"
 #include "svc/base/text.h"
 #include "svc/wire/backup_terms.h"
@@ -134,7 +135,8 @@ static int read_terms(const struct gp_job *job, const gp_tensor_spec *spec, stru
         fault = terms_fault(ret_terms, job->workers);
     if (!fault && !terms_have_rank(ret_terms, job->rank))
         fault = "the set of ranks lacks this rank; declare the tensor on ranks of the set only";
-    return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault) : 0;
+    return fault ? client_error(-EINVAL, "tensor '%s': %s", spec->name, fault)
+                 : job_stage_check_declare(job, spec->name, ret_terms);
 }
 
 /* Refuses a declare while this rank fetches results of a closed round. Otherwise the rank would

@@ -49,15 +49,29 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Sets the ranks of the tensor. In an elastic job this rank's copies of states are allocated here,
- * because their addresses are sent before all other records. */
+/* Sets the round and the number of updates of a rank that was idle in the stages before. The rank
+ * has no open round, and the rounds up to `committed` have no further use for the rank (L83). */
+static void route_set_round(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
+{
+    if (t->job->is_elastic || route->committed <= t->round || t->without_commit > 0)
+        return;
+    t->round = route->committed;
+    t->knows_steps = route->steps > 0;
+    t->steps[t->round % 3] = t->knows_steps ? route->steps - 1 : 0;
+    for_each_piece (p, t)
+        p->committed = t->round;
+}
+
+/* Sets the ranks of the tensor. If the ranks may change, this rank's copies of states are allocated
+ * here, because their addresses are sent before all other records. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)
         route_set_ranks(t, route->ranks.data);
+    route_set_round(t, route);
     for_each_piece (p, t)
         copy_choose(p);
-    return t->job->is_elastic ? copy_prepare(t) : 0;
+    return t->knows_ranks ? copy_prepare(t) : 0;
 }
 
 /* ---- the first route ---- */
@@ -91,16 +105,16 @@ static int route_add_piece(struct gp_tensor *t, const Gradpool__Wire__Piece *sai
     return error;
 }
 
-/* Returns whether rounds of the tensor take place without this rank. */
-static bool route_is_outside(const struct gp_tensor *t)
+/* Returns whether this rank is idle in the present stage of its job (L83). */
+static bool route_is_idle(const struct piece *p)
 {
-    return t->knows_ranks && !ranks_have(t->ranks, t->job->rank);
+    return !p->tensor->job->is_elastic && tensor_is_outside(p->tensor);
 }
 
 static void route_await_entry(struct piece *p)
 {
     p->is_entering = p->owes_standing = true;
-    p->is_outside = route_is_outside(p->tensor);
+    p->is_outside = tensor_is_outside(p->tensor);
     p->tensor->entering++;
     link_announce(p->link, p);
 }
@@ -120,6 +134,8 @@ int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
     tensor_take_id(t, route->tensor);
     int error = route_take_ranks(t, route);
     hold_note_tensor(t);
+    for_each_piece (p, t)
+        p->is_outside = route_is_idle(p);
     if (error < 0 || !t->job->join_is_late)
         return error;
     for_each_piece (p, t)
@@ -187,10 +203,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     bool is_released = route_is_released(p, said);
     if (!link || is_known(p, said))
         return;
-    /* The piece returns to this lane. In an elastic job the piece may also have stayed on the lane
-     * while the ranks of its tensor changed (L20). A lane with shards of a table keeps the
-     * connection. */
-    link->is_left |= link == former && is_released && !p->tensor->job->is_elastic &&
+    /* The piece returns to this lane. If the ranks of its tensor may change, the piece may also
+     * have stayed on the lane (L20). A lane with shards of a table keeps the connection. */
+    link->is_left |= link == former && is_released && !p->tensor->knows_ranks &&
                      !job_tables_are_on(p->tensor->job, said->lane);
     piece_retract(p);
     if (p->tensor->job->is_elastic)
@@ -202,7 +217,7 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     p->link = link;
     p->copy_told = 0;
     p->epoch = said->epoch;
-    p->is_outside = p->is_outside && route_is_outside(p->tensor);
+    p->is_outside = route_is_idle(p) || (p->is_outside && tensor_is_outside(p->tensor));
     p->is_orphan = false;
     p->owes_standing = true;
     p->fence = route_fence(p, former, is_released);

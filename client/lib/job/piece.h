@@ -36,7 +36,8 @@ struct piece {
     bool owes_standing; /* a new owner needs a READY with the standing, even if no round is open */
     /* the lane still has to send the number of the last round to this late worker (L21) */
     bool is_entering;
-    /* the lane does not know this late worker yet, and gets no READY (L99) */
+    /* the lane does not know this late worker yet, or this rank is idle in the present stage; the
+     * lane gets no READY (L99) */
     bool is_outside;
     /* this rank stores the copy of the piece's state, if the job has such copies (L28) */
     bool keeps_copy;

@@ -10,7 +10,7 @@
 
 static bool copy_is_of(const struct gp_tensor *t, uint32_t rank)
 {
-    return t->job->is_elastic ? ranks_have(t->ranks, rank) : terms_have_rank(&t->terms, rank);
+    return t->knows_ranks ? ranks_have(t->ranks, rank) : terms_have_rank(&t->terms, rank);
 }
 
 /* Chooses the rank by the number of the piece, so that all ranks store about the same amount and
@@ -23,6 +23,8 @@ void copy_choose(struct piece *p)
         if (copy_is_of(t, rank) && left-- == 0)
             break;
     }
+    if (tensor_is_outside(t))
+        p->copy_since = RECORD_ROUND_NONE; /* lanes write no state to the copy of an idle rank */
     p->keeps_copy =
         t->job->keeps_copies && t->terms.rule && p->elements > 0 && rank == t->job->rank;
 }
@@ -38,7 +40,7 @@ static int copy_prepare_piece(struct piece *p)
     if (!p->keeps_copy || p->copy)
         return 0;
     int error = slabs_alloc(&t->job->slabs, 2 * copy_bytes(p), &p->copy);
-    p->copy_since = t->job->is_elastic ? RECORD_ROUND_NONE : t->round + 1;
+    p->copy_since = t->knows_ranks ? RECORD_ROUND_NONE : t->round + 1;
     char lack[SHORTAGE_BYTES];
     return error < 0
                ? client_error(

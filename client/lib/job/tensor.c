@@ -56,6 +56,12 @@ void tensor_count_ranks(struct gp_tensor *t, const uint64_t *ranks)
     }
 }
 
+bool tensor_suits_stages(const struct gp_tensor *t)
+{
+    return !t->job->is_elastic && terms_are_for_all(&t->terms) && t->terms.quorum == QUORUM_ALL &&
+           strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) != 0;
+}
+
 int tensor_add(struct gp_job *job, const gp_tensor_spec *spec, const struct terms *terms,
                struct gp_tensor **ret_tensor)
 {

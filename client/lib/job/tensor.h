@@ -48,7 +48,7 @@ struct gp_tensor {
     /* members: number of ranks in the set; first_rank: lowest rank of the set; peer: any rank of
      * the set other than this rank */
     uint32_t members, first_rank, peer;
-    /* ranks whose pushes make a round, in an elastic job */
+    /* ranks whose pushes make a round, in an elastic job or in a job with stages */
     uint64_t ranks[RECORD_MISSING_WORDS];
     bool knows_ranks;
     uint32_t id, index; /* index: position in the order of declarations */
@@ -64,7 +64,7 @@ struct gp_tensor {
     uint8_t scopes; /* bits of the scopes that count this tensor (hold.c) */
     /* number of updates since the parameters were set, indexed by the round modulo 3 */
     uint64_t steps[3];
-    bool knows_steps;      /* false: this worker joined after the parameters were set */
+    bool knows_steps; /* false: this rank has missed rounds, as a late worker or as an idle rank */
     uint64_t steps_round;  /* round at which a lane has sent the number of updates (L28) */
     uint32_t entering;     /* late worker: number of pieces whose round is unknown */
     uint64_t closed_round; /* newest round that a lane has reported as closed; 0: none */
@@ -94,6 +94,16 @@ static inline bool tensor_follows(const struct gp_tensor *t, uint8_t operation)
                 operation == RECORD_MAX || operation == RECORD_PRODUCT;
     return terms_are_following(&t->terms) && (t->terms.rule ? operation == RECORD_UPDATE : sums);
 }
+
+/* Returns whether rounds of the tensor take place without this rank. */
+static inline bool tensor_is_outside(const struct gp_tensor *t)
+{
+    return t->knows_ranks && !ranks_have(t->ranks, t->job->rank);
+}
+
+/* Returns whether the ranks of the tensor's rounds are the members of each stage (K174 of
+ * svc/coordinator). */
+bool tensor_suits_stages(const struct gp_tensor *t);
 
 /* Returns whether a push sends or receives the tensor's state (parameters, then moments). */
 static inline bool is_of_state(uint8_t operation)

@@ -56,6 +56,13 @@ static bool has_root(uint8_t operation)
     return operation == RECORD_BROADCAST || operation == RECORD_SEND || operation == RECORD_RESTORE;
 }
 
+/* Returns whether the gradient or the result has one block for each rank. */
+static bool has_blocks(uint8_t operation)
+{
+    return operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER ||
+           operation == RECORD_GATHER;
+}
+
 static uint64_t gradient_bytes(const struct gp_tensor *t, uint8_t operation)
 {
     bool splits = operation == RECORD_ALL_TO_ALL || operation == RECORD_REDUCE_SCATTER;
@@ -99,9 +106,16 @@ static int check_places(const struct starting *s, const struct gp_tensor *t, con
         return client_error(
             -EINVAL, "tensor '%s': root %u is not in its set of ranks; name a rank of the set",
             t->name, s->root);
+    bool has_idle = !s->job->is_elastic && t->knows_ranks && t->members < s->job->workers;
+    if (has_root(s->operation) && has_idle && !ranks_have(t->ranks, s->root))
+        return client_error(-EPERM,
+                            "tensor '%s': root %u is idle in the present stage; name a member of "
+                            "the stage",
+                            t->name, s->root);
     bool is_counted = !is_of_state(s->operation) && (gradient_bytes(t, s->operation) > t->bytes ||
                                                      result_bytes(t, s->operation) > t->bytes);
-    if (s->job->is_elastic && is_counted && terms_are_for_all(&t->terms))
+    bool is_unknown = s->job->is_elastic ? is_counted : has_idle && has_blocks(s->operation);
+    if (is_unknown && terms_are_for_all(&t->terms))
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': the number of blocks is not known in a job whose workers "
                             "come and go; declare the tensor for a set of ranks",
@@ -224,8 +238,8 @@ static int check_steps(const struct starting *s, const struct gp_tensor *t)
         return 0;
     return client_error(
         -EINVAL,
-        "tensor '%s': rank %u joined late and has not counted all updates; pass the "
-        "number of steps",
+        "tensor '%s': rank %u joined late, or was idle in a stage, and has not counted all "
+        "updates; pass the number of steps",
         t->name, s->job->rank);
 }
 

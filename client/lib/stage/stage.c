@@ -6,6 +6,7 @@
 #include "client/lib/session/process.h"
 
 #include <errno.h>
+#include <string.h>
 
 struct job_stage *job_stage_of(const struct gp_job *job)
 {
@@ -34,10 +35,50 @@ int job_stage_check(const struct gp_job *job, const char *call)
                         call, job->rank, job->name, stage->name);
 }
 
+/* Checks a tensor that follows the stages. Its ranks change before the members of a stage, which
+ * this rank knows from the answer of the coordinator, so the two sets are equal in a stage. */
+static int job_stage_check_following(const struct gp_tensor *t, const struct job_stage *stage,
+                                     bool is_open)
+{
+    if (stage->is_busy)
+        return client_error(-EBUSY,
+                            "tensor '%s': another thread is in gp_stage_next() or gp_stage_end() "
+                            "of job '%s'; push after the call",
+                            t->name, t->job->name);
+    bool is_whole = !t->knows_ranks && ranks_count(stage->members) == t->job->workers;
+    if (tensor_is_outside(t))
+        return client_error(-EPERM,
+                            "tensor '%s': rank %u of job '%s' is idle in stage '%s'; push in a "
+                            "stage in which this rank is a member",
+                            t->name, t->job->rank, t->job->name, stage->name);
+    if (!is_open || is_whole ||
+        (t->knows_ranks && memcmp(t->ranks, stage->members, sizeof t->ranks) == 0))
+        return 0;
+    return client_error(-EPERM,
+                        "tensor '%s': its ranks are not the members of stage '%s' of job '%s'; "
+                        "declare the tensor before the first stage",
+                        t->name, stage->name, t->job->name);
+}
+
+int job_stage_check_declare(const struct gp_job *job, const char *name, const struct terms *terms)
+{
+    const struct job_stage *stage = job_stage_of(job);
+    if (!stage || !*stage->name || stage->has_ended || stage->is_carrying ||
+        !terms_are_for_all(terms) || ranks_count(stage->members) == job->workers)
+        return 0;
+    return client_error(-EPERM,
+                        "tensor '%.200s': some ranks of job '%s' are idle in stage '%s'; declare "
+                        "tensors of all ranks before the first stage",
+                        name, job->name, stage->name);
+}
+
 int job_stage_check_tensor(const struct gp_tensor *t)
 {
     const struct job_stage *stage = job_stage_of(t->job);
-    if (!stage || !*stage->name || stage->has_ended || stage->is_carrying)
+    bool is_open = stage && *stage->name && !stage->has_ended && !stage->is_carrying;
+    if (stage && tensor_suits_stages(t))
+        return job_stage_check_following(t, stage, is_open);
+    if (!is_open)
         return 0;
     for (uint32_t rank = 0; rank < t->job->workers; rank++)
         if (terms_have_rank(&t->terms, rank) && !ranks_have(stage->members, rank))

@@ -5,6 +5,7 @@
 #include "client/gradpool_stage.h"
 #include "client/lib/job/job_tables.h"
 #include "svc/wire/ranks.h"
+#include "svc/wire/terms.h"
 
 #define STAGE_TIMES_MAX 24 /* steps whose times are sent to the coordinator */
 
@@ -35,7 +36,10 @@ bool job_stage_is_active(const struct gp_job *job);
 /* Returns 0, or -EPERM with a text if this rank is idle or has ended its part. `call`: name of the
  * refused call. */
 int job_stage_check(const struct gp_job *job, const char *call);
-/* Returns 0, or -EPERM with a text that names a rank of the tensor outside the stage. */
+/* Returns 0, or -EPERM with a text if the tensor is of all ranks, and some ranks are idle. */
+int job_stage_check_declare(const struct gp_job *job, const char *name, const struct terms *terms);
+/* Returns 0, or -EPERM with a text: this rank is idle, or a rank of a tensor with a set of its own,
+ * or the ranks of the tensor are not the members of the stage. */
 int job_stage_check_tensor(const struct gp_tensor *t);
 
 #endif

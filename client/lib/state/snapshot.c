@@ -286,15 +286,23 @@ static int save_tensor(struct snapshot *s, size_t i, struct state_writer *w, siz
 {
     struct gp_tensor *t = s->tensors[i];
     gp_request *q = NULL;
-    uint64_t steps = t->steps[t->round % 3];
+    /* the largest number of all ranks counts, because some ranks may not know the number; 0: no
+     * rank knows the number */
+    uint64_t steps = t->knows_steps || s->job->is_elastic ? t->steps[t->round % 3] + 1 : 0;
     s->next = t;
     int error = agree(s, step, &steps);
+    if (error == 0 && steps == 0)
+        error = client_error(-ENODATA,
+                             "tensor '%s': no rank knows its number of updates, because the "
+                             "coordinator was started again at a border between stages; save the "
+                             "tensor with gp_save()",
+                             t->name);
     if (error == 0) {
         s->next = NULL;
         error = wait_for(s, push_save(t, s->state, &q), &q);
     }
     if (error == 0 && has_file(s))
-        state_write_put(w, i, steps, t->round, s->state, &s->err);
+        state_write_put(w, i, steps - 1, t->round, s->state, &s->err);
     return error;
 }
 

@@ -48,7 +48,7 @@ struct tensor {
     struct hash_link by_name; /* entry in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    uint64_t elements, committed; /* newest committed round that a leaving rank reported; 0: none */
+    uint64_t elements, committed, steps; /* last reported round; updates up to it, plus 1; or 0 */
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
@@ -160,6 +160,7 @@ struct job_ranks {
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */
     struct stages *stages;   /* state of folder stage/; NULL: no rank has requested a stage */
+    const uint64_t *stage;   /* members of the present stage; NULL: no stage has begun */
     struct lane_said *said;  /* a reported failure that will soon fail the job; NULL: none */
 };
 
@@ -269,8 +270,7 @@ struct job *jobs_find_meant(struct peer *p, uint64_t request, const char *name, 
 bool jobs_is_complete(const struct job *job);
 /* Returns "failed", "waiting", "training" or "joining". */
 const char *jobs_state(const struct job *job);
-/* Fails the job. The reason is stored and sent to every rank except `except`. A second call has no
- * effect. */
+/* Fails the job, once. The reason is stored and sent to every rank except `except`. */
 void jobs_fail(struct job *job, const struct session *except, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 void jobs_send_failure(const struct job *job, int code, struct peer *to);

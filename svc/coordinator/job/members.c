@@ -2,6 +2,8 @@
  * nothing except the members of a new tensor. RULES.md: K40 to K45. */
 #include "svc/coordinator/job/members.h"
 
+#include "svc/coordinator/job/tensor.h"
+
 #include <string.h>
 
 bool members_have(const struct job *job, uint32_t rank)
@@ -49,17 +51,37 @@ void members_begin(struct tensor *tensor)
 {
     const struct job *job = tensor->job;
     bool lacks_late = begins_without_late(tensor);
+    tensor->grouped = job->ranks->version;
     memset(tensor->members, 0, sizeof tensor->members);
+    if (members_follow_stage(tensor)) {
+        memcpy(tensor->members, job->ranks->stage, sizeof tensor->members);
+        return;
+    }
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (members_have(job, rank) && terms_have_rank(&tensor->terms, rank) &&
             !(lacks_late && members_is_new(job, rank)))
             ranks_add(tensor->members, rank);
-    tensor->grouped = job->ranks->version;
+}
+
+bool members_suit_stages(const struct tensor *tensor)
+{
+    return !tensor->job->terms->is_elastic && terms_are_for_all(&tensor->terms) &&
+           tensor->terms.quorum == QUORUM_ALL && !tensor_is_reserved(tensor);
+}
+
+bool members_follow_stage(const struct tensor *tensor)
+{
+    return tensor->job->ranks->stage && members_suit_stages(tensor);
+}
+
+bool members_vary(const struct tensor *tensor)
+{
+    return tensor->job->terms->is_elastic || members_follow_stage(tensor);
 }
 
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer)
 {
-    if (!tensor->job->terms->is_elastic)
+    if (!members_vary(tensor))
         return &tensor->terms;
     *buffer = tensor->terms;
     memcpy(buffer->ranks, tensor->members, sizeof buffer->ranks);

@@ -18,6 +18,13 @@ bool members_is_gone(const struct job *job, uint32_t rank);
 /* Sets the members of a new tensor: all members of the job that are in the tensor's set of ranks.
  * In a job with step records, late workers without an entry are left out. */
 void members_begin(struct tensor *tensor);
+/* Returns whether the ranks of the tensor's rounds are the members of each stage: a tensor of all
+ * ranks, whose rounds need all of them, and which does not belong to the client library (K174). */
+bool members_suit_stages(const struct tensor *tensor);
+/* Returns whether a stage has begun, and the tensor suits stages. */
+bool members_follow_stage(const struct tensor *tensor);
+/* Returns whether the ranks of the tensor's rounds may differ from its declared set. */
+bool members_vary(const struct tensor *tensor);
 /* Returns the terms of the tensor for a message to a lane, with the present members as the set of
  * ranks. The result is the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);

@@ -189,8 +189,12 @@ WIRE(TensorRoute) *
     WIRE(Piece) **list = (void *)(route + 1);
     WIRE(Piece) *pieces = (void *)(list + count);
     *route = MESSAGE_PART(TensorRoute, tensor_route, .tensor = tensor->id, .pieces = list);
-    if (tensor->job->terms->is_elastic)
+    if (members_vary(tensor))
         route->ranks = (ProtobufCBinaryData){sizeof tensor->members, (uint8_t *)tensor->members};
+    if (members_follow_stage(tensor)) {
+        route->committed = tensor->committed;
+        route->steps = tensor->steps;
+    }
     for (size_t i = 0; i < count; i++) {
         const struct piece *piece = &tensor->pieces[i];
         if (!piece->lane || (wanted && !wanted(piece, context)))

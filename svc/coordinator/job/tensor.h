@@ -5,6 +5,8 @@
 
 #include "svc/coordinator/job/job.h"
 
+/* The names of tensors of the client library begin with this text. */
+#define TENSOR_NAME_RESERVED "gradpool."
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 /* maximum number of pieces in a DeclareReply, limited by the size of a frame */
 #define DECLARE_PIECES_MAX 300000u
@@ -16,6 +18,11 @@ struct tensor *tensor_create(struct job *job, uint32_t id, const char *name, uin
                              uint64_t elements, const struct terms *terms);
 void tensor_destroy(struct tensor *tensor);
 uint64_t tensor_bytes(const struct tensor *tensor, uint64_t elements);
+/* Returns whether the tensor belongs to the client library. */
+static inline bool tensor_is_reserved(const struct tensor *tensor)
+{
+    return strncmp(tensor->name, TENSOR_NAME_RESERVED, strlen(TENSOR_NAME_RESERVED)) == 0;
+}
 bool tensor_has_rank(const struct tensor *tensor, uint32_t rank);
 void tensor_set_rank(struct tensor *tensor, uint32_t rank, bool on);
 /* Sends the failure of a tensor to a rank that has declared the tensor. The first message may not

@@ -52,8 +52,8 @@ void entering_went_on(struct job *job);
 
 /* --- regroup.c --- */
 
-/* Begins a regrouping of an elastic job if one is needed and possible. Called after each change of
- * these conditions. Has no effect on a job that is not elastic. */
+/* Begins a regrouping of an elastic job, or of a job with stages, if one is needed and possible.
+ * Called after each change of these conditions. Has no effect on other jobs. */
 void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
 /* Makes the lanes close their connections to a late worker that has left before its entry. */

@@ -1,7 +1,8 @@
-/* Regrouping: brings the lanes and workers of a job to the current membership, for all tensors
- * together. Lanes release the pieces. Then lanes receive the pieces with the new ranks and the next
- * epoch, and workers receive the routes. Membership itself is decided in membership.c. A released
- * piece is always placed again (RULES.md: K41, K42). */
+/* Regrouping: brings the lanes and workers of a job to the current membership, or to the members of
+ * its present stage (K174), for all tensors together. Lanes release the pieces. Then lanes receive
+ * the pieces with the new ranks and the next epoch, and workers receive the routes. Membership
+ * itself is decided in membership.c, a stage in stage/. A released piece is always placed again
+ * (RULES.md: K41, K42). */
 #include "svc/base/cleanup.h"
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
@@ -63,6 +64,12 @@ static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t 
 static bool wanted_members(const struct tensor *tensor, const uint64_t *have, uint64_t *ret_ranks)
 {
     bool is_news = false;
+    if (!tensor->job->terms->is_elastic) {
+        const uint64_t *stage = tensor->job->ranks->stage;
+        bool follows = members_follow_stage(tensor);
+        memcpy(ret_ranks, follows ? stage : tensor->members, sizeof tensor->members);
+        return memcmp(ret_ranks, tensor->members, sizeof tensor->members) != 0;
+    }
     memset(ret_ranks, 0, sizeof tensor->members);
     for (uint32_t rank = 0; rank < tensor->job->workers; rank++) {
         const struct session *session = tensor->job->sessions[rank];
@@ -100,12 +107,13 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
-/* Sets the ranks of a regrouping, with or without the late workers that may enter. If a late worker
- * has not connected to lanes ahead of its entry, lanes end the connections of its rank, because
- * such connections belong to an earlier worker. */
+/* Sets the ranks of a regrouping of an elastic job, with or without the late workers that may
+ * enter. If a late worker has not connected to lanes ahead of its entry, lanes end the connections
+ * of its rank, because such connections belong to an earlier worker. */
 static void plan_ranks(const struct job *job, bool has_late, struct regrouping *r)
 {
-    for (uint32_t rank = 0; rank < job->workers; rank++) {
+    /* in a job with stages no rank is gone, and idle ranks stay connected */
+    for (uint32_t rank = 0; job->terms->is_elastic && rank < job->workers; rank++) {
         bool is_member = members_have(job, rank), is_new = members_is_new(job, rank);
         if (is_member && (!is_new || (has_late && entering_may(job, rank))))
             ranks_add(r->have, rank);
@@ -228,7 +236,8 @@ static void finish(struct job *job)
     struct service *s = job->service;
     regrouping_end(job);
     log_info("job %s: %u workers now take part in rounds, version %u, epoch %u", job->name,
-             members_count(job), version, epoch);
+             job->terms->is_elastic ? members_count(job) : ranks_count(job->ranks->stage), version,
+             epoch);
     tensors_send_routes(job, NULL, is_of_epoch, &epoch);
     job->service->on->job->tensors_are_settled(job);
     entering_went_on(job);
@@ -520,7 +529,8 @@ static bool somebody_stays(const struct job *job)
 
 void regrouping_check(struct job *job)
 {
-    if (!job->terms->is_elastic || job->failure || job->service->phase != SERVICE_UP)
+    bool has_changes = job->terms->is_elastic || job->ranks->stage;
+    if (!has_changes || job->failure || job->service->phase != SERVICE_UP)
         return;
     if (job->ranks->regrouping && job->ranks->regrouping->epoch == 0)
         tell_of_more(job);

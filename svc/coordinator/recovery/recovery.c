@@ -231,8 +231,8 @@ static void expect(struct tensor *tensor, struct piece *piece, void *context)
 static bool missed_regrouping(const struct job *job, const struct piece *piece,
                               const WIRE(PieceHeld) * held)
 {
-    return job->terms->is_elastic && held->is_frozen && held->epoch < piece->epoch &&
-           held->epoch >= piece->lost_epoch;
+    return (job->terms->is_elastic || job->ranks->stage) && held->is_frozen &&
+           held->epoch < piece->epoch && held->epoch >= piece->lost_epoch;
 }
 
 /* Sets the state of a piece that the aggregator lists. Returns false if the piece no longer belongs

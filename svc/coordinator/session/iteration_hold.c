@@ -14,7 +14,6 @@
 #include <string.h>
 
 /* prefix of tensors that the client library declares for itself */
-#define NAME_RESERVED "gradpool."
 
 /* iteration_ns: longest wait for the end of an iteration. rest_ns: a rank that begins no round for
  * this time is assumed to be at the end of an iteration. Both times are long for snapshots, because
@@ -41,7 +40,7 @@ struct holding {
 
 static bool is_meant(const struct tensor *tensor, enum hold_scope scope)
 {
-    bool is_ours = strncmp(tensor->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    bool is_ours = tensor_is_reserved(tensor);
     if (tensor->failure || is_ours)
         return false;
     return scope == HOLD_UPDATES

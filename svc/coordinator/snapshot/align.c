@@ -5,6 +5,7 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/membership/membership.h"
 #include "svc/coordinator/migration/migration.h"
 #include "svc/coordinator/session/iteration_hold.h"
@@ -42,6 +43,11 @@ static int check_tensor(const struct tensor *tensor, struct err *err)
                        "tensor '%.255s' has rounds without all ranks, so only the ranks know the "
                        "end of an iteration; call gp_job_snapshot() in the script",
                        tensor->name);
+    if (ranks_count(tensor->members) < tensor->job->workers && members_follow_stage(tensor))
+        return err_set(err, -EPERM,
+                       "some ranks of job %.127s are idle in its present stage; try again in a "
+                       "stage of all ranks, or call gp_job_snapshot() after the last stage",
+                       tensor->job->name);
     tensor_each_piece (piece, tensor)
         if (piece->state != PIECE_READY || piece->lane->aggregator->state != AGGREGATOR_UP)
             return err_set(err, -EAGAIN, "task %u of job %.64s is being placed; try again",

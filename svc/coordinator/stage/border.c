@@ -246,6 +246,7 @@ static void border_begin(struct stages *s)
     s->unit_ns = 0;
     s->is_open = true;
     s->is_told = s->is_done = s->continues = false;
+    s->job->ranks->stage = s->members;
     stages_tell_lanes(s);
 }
 
@@ -276,12 +277,32 @@ static bool border_agrees(struct stages *s, uint32_t rank, const struct stage_te
     return false;
 }
 
+/* Stores the newest committed round of each tensor in memory, with its number of updates. The
+ * largest round counts, because an idle rank knows only the rounds before its idle stage. After a
+ * restart the number of updates is unknown until a rank reports the stored round. Unknown tensors
+ * are ignored. */
+static void border_note_rounds(const struct job *job, const WIRE(StageRequest) * request)
+{
+    size_t place = 0;
+    for (size_t i = 0; i < request->n_tensors && i < request->n_rounds; i++) {
+        struct tensor *tensor = jobs_tensor_after(job, request->tensors[i], &place);
+        bool suits = tensor && members_suit_stages(tensor);
+        uint64_t round = request->rounds[i], steps = i < request->n_steps ? request->steps[i] : 0;
+        if (!suits || round < tensor->committed)
+            continue;
+        if (round > tensor->committed || tensor->steps == 0)
+            tensor->steps = steps;
+        tensor->committed = round;
+    }
+}
+
 static void border_note_asking(struct stages *s, uint32_t rank, const struct stage_terms *terms,
                                const WIRE(StageRequest) * request)
 {
     struct stage_rank *r = &s->ranks[rank];
     if (r->is_asking || !border_agrees(s, rank, terms))
         return;
+    border_note_rounds(s->job, request);
     r->is_asking = true;
     r->visits = request->visits;
     s->next->count++;
@@ -416,8 +437,10 @@ static void border_take(struct stages *s, struct peer *p, const envelope *messag
     if (!is_repeat && !s->is_told)
         stages_end_telling(s);
     border_wait(s, p, message);
-    if (is_repeat)
+    if (is_repeat) {
+        border_note_rounds(s->job, request);
         return stages_tell_lanes(s);
+    }
     border_note_end(s, p->session->rank, request);
     if (!request->ends)
         border_note_asking(s, p->session->rank, terms, request);
@@ -457,10 +480,23 @@ void stages_handle(struct peer *p, const envelope *message)
 
 /* --- the end of a job --- */
 
+/* Returns whether a rank waits for the beginning of the present stage. */
+static bool border_has_waiting(const struct stages *s)
+{
+    for (uint32_t rank = 0; rank < s->job->workers; rank++)
+        if (s->ranks[rank].wait != 0 && !s->ranks[rank].wait_is_end)
+            return true;
+    return false;
+}
+
 void stages_check(struct job *job)
 {
     struct stages *s = job->ranks->stages;
-    if (!s || !job->failure)
+    if (!s)
+        return;
+    if (!job->failure && border_has_waiting(s))
+        return stages_tell_lanes(s);
+    if (!job->failure)
         return;
     timer_stop(&s->timer);
     border_fail_all(s, -ECONNRESET, job->failure);

@@ -4,6 +4,8 @@
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
+#include "svc/coordinator/job/claim.h"
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/share.h"
 #include "svc/coordinator/job/table.h"
 #include "svc/coordinator/service.h"
@@ -114,11 +116,32 @@ void stages_end_telling(struct stages *s)
     stages_told(s);
 }
 
+/* Returns whether the rounds of each tensor that follows the stages need exactly the members, on
+ * lanes that serve all pieces. */
+static bool has_regrouped(const struct stages *s)
+{
+    if (job_has_claim(s->job, CLAIM_REGROUP))
+        return false;
+    job_each_tensor (tensor, s->job) {
+        if (tensor->failure || !members_follow_stage(tensor))
+            continue;
+        if (memcmp(tensor->members, s->members, sizeof s->members) != 0)
+            return false;
+        tensor_each_piece (piece, tensor)
+            if (piece->state != PIECE_READY)
+                return false;
+    }
+    return true;
+}
+
 void stages_tell_lanes(struct stages *s)
 {
     bool is_told = true;
     if (s->is_told || s->job->failure)
         return;
+    s->job->service->on->job->may_regroup(s->job);
+    if (s->is_told || s->job->failure)
+        return; /* the regrouping has ended, and its listener has called this function */
     if (!s->lanes && list_lanes(s) < 0)
         return repeat_later(s);
     for (size_t i = 0; i < s->lanes_count; i++) {
@@ -126,6 +149,6 @@ void stages_tell_lanes(struct stages *s)
             stage_send_to_lane(s, &s->lanes[i]);
         is_told &= s->lanes[i].state == STAGE_LANE_TOLD;
     }
-    if (is_told)
+    if (is_told && has_regrouped(s))
         stages_end_telling(s);
 }

@@ -8,7 +8,8 @@
 
 /* Handles a StageRequest. */
 void stages_handle(struct peer *p, const envelope *message);
-/* Answers the waiting ranks of a job that has failed. */
+/* Continues a border after a change of the job's tensors. Answers the waiting ranks of a job that
+ * has failed. */
 void stages_check(struct job *job);
 /* Called when a rank has left the job. No border can then be complete, so the waiting ranks receive
  * -EPIPE. */

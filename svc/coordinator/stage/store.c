@@ -1,7 +1,9 @@
 /* Creates, stores, restores and frees the stages of a job. The row of the present stage is stored
  * before any lane or rank receives the stage (K1). After a restart the ranks send all other state
  * again. */
+#include "svc/coordinator/job/members.h"
 #include "svc/coordinator/job/table.h"
+#include "svc/coordinator/job/tensor.h"
 #include "svc/coordinator/service.h"
 #include "svc/coordinator/stage/internal.h"
 #include "svc/wire/record.h"
@@ -9,6 +11,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Stores the rounds of the tensors whose ranks change in this stage, because members that enter
+ * need these rounds after a crash, too (K175). */
+static void stages_put_rounds(const struct stages *s)
+{
+    struct store_row row;
+    job_each_tensor (tensor, s->job) {
+        if (tensor->failure || !members_suit_stages(tensor) ||
+            memcmp(tensor->members, s->members, sizeof s->members) == 0)
+            continue;
+        tensor_row(tensor, &row);
+        store_put(s->job->service->store, &row);
+    }
+}
 
 /* The present stage, as it is stored in the column for the terms of a tensor. The columns of the
  * name and of the members have the stage's name and members. */
@@ -67,6 +83,7 @@ void stages_free(struct job *job)
     free(s->ranks);
     free(s);
     job->ranks->stages = NULL;
+    job->ranks->stage = NULL;
 }
 
 int stages_put(struct stages *s, struct err *err)
@@ -101,6 +118,7 @@ int stages_put(struct stages *s, struct err *err)
     store_begin(job->service->store);
     store_put(job->service->store, &of_job);
     store_put(job->service->store, &row);
+    stages_put_rounds(s);
     return store_commit(job->service->store, err);
 }
 
@@ -140,5 +158,8 @@ int stages_restore(struct service *service, const struct store_tensor *row)
                                      .staleness = stored.staleness};
     memcpy(s->terms->name, row->name, strnlen(row->name, STAGE_NAME_BYTES_MAX));
     s->is_told = false; /* some lane may not have received the members */
-    return stage_row_is_sound(job, row, s) ? 0 : -EBADMSG;
+    if (!stage_row_is_sound(job, row, s))
+        return -EBADMSG;
+    job->ranks->stage = s->number > 0 ? s->members : NULL;
+    return 0;
 }

@@ -330,7 +330,7 @@ class Refusals(Case):
         tables = {job.rank: job.table('t', 2) for job in jobs}
         for job in jobs:
             tables[job.rank].set(0.5)
-            job.declare('wide', 4)
+            job.declare('both', 4, ranks=[0, 1])
 
         def work(job):
             calls = (lambda: tables[1].pull([1]), lambda: ones(tables[1]), job.clock)
@@ -343,9 +343,9 @@ class Refusals(Case):
                         self.assertEqual(raised.exception.errno, errno.EPERM)
                     tables[1].set(0.25)
                 else:
-                    with self.raises(gradpool.GradpoolError, "tensor 'wide': rank 1 is idle"):
-                        job.push_pull('wide', numpy.zeros(4, numpy.float32))
-            job.push_pull('wide', numpy.zeros(4, numpy.float32)).wait()
+                    with self.raises(gradpool.GradpoolError, "tensor 'both': rank 1 is idle"):
+                        job.push_pull('both', numpy.zeros(4, numpy.float32))
+            job.push_pull('both', numpy.zeros(4, numpy.float32)).wait()
         together(jobs, work)
 
     def test_a_push_without_settings_of_its_rank_is_refused(self):
