@@ -75,6 +75,42 @@ for event in study.events():
 print('states', first.state, second.state, first.step, second.step)
 '''
 
+# The worse trial reports first, so the rule lets both go on. Then a third trial needs a slot.
+STANDING_TRIAL = '''
+import os, time
+import torch
+import gradpool.elastic
+from gradpool.explore import parameters
+model = torch.nn.Linear(2, 1)
+optimizer = torch.optim.SGD(model.parameters(), 0.01)
+run = gradpool.elastic.Run(model, optimizer, samples=9999, batch=1, epochs=9, reports=['loss'])
+standing = f"gradpool-digits/{parameters['after']}/standing"
+while parameters['after'] and not os.path.exists(standing):
+    time.sleep(0.05)
+for step in run:
+    loss = model(torch.ones(len(step.indices), 2)).pow(2).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    step.report(loss=parameters['loss'])
+    time.sleep(0.03)
+'''
+STANDING_SWEEP = '''
+import os, sys
+from gradpool.explore import ASHA, Study
+study = Study('digits', [{python!r}, 'trial.py'], rule=ASHA(first=5, eta=40), rest=True)
+better = study.submit({{'loss': .1, 'after': '0002'}})
+worse = study.submit({{'loss': .5, 'after': ''}})
+third = None
+for event in study.events():
+    if third is None and min(better.step, worse.step) >= 8:
+        third = study.submit({{'loss': .3, 'after': ''}})
+    if third and third.reports and not third.verdict:
+        print('beside the third trial:', better.state, worse.state)
+        for trial in study.trials:
+            trial.kill()
+'''
+
 
 class Folder(unittest.TestCase):
     def setUp(self):
@@ -270,7 +306,7 @@ class Steps(Folder):
 class Studies(Folder):
     def setUp(self):
         super().setUp()
-        self.service = Service('--lanes-per-core', 2, '--scale', 'off', '--worker-slots', 'here=4')
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off', '--worker-slots', 'here=4,two=2')
         self.addCleanup(self.service.end)
         self.addCleanup(lambda: harness.kill_all(harness.running(str(self.folder))))
         (self.folder / 'trial.py').write_text(TRIAL)
@@ -321,6 +357,13 @@ class Studies(Folder):
         for rank in 0, 1:
             self.assertEqual(self.bits(f'bits-first-{rank}'), self.bits(f'bits-second-{rank}'))
         self.assertFalse((self.folder / 'gradpool-digits/0001/checkpoint').exists())
+
+    def test_the_trial_with_the_worse_standing_rests_for_another_one(self):
+        (self.folder / 'trial.py').write_text(STANDING_TRIAL)
+        (self.folder / 'sweep.py').write_text(STANDING_SWEEP.format(python=sys.executable))
+        process = self.start('sweep.py', '--site', 'two')
+        self.assertEqual(process.wait(STUDY_S), 0, process.text())
+        self.assertIn('beside the third trial: running resting', process.text())
 
     def bits(self, name):
         import torch     # slow, and unused by the other tests
