@@ -306,7 +306,8 @@ class Steps(Folder):
 class Studies(Folder):
     def setUp(self):
         super().setUp()
-        self.service = Service('--lanes-per-core', 2, '--scale', 'off', '--worker-slots', 'here=4,two=2')
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off', '--worker-slots',
+                               'here=4,two=2')
         self.addCleanup(self.service.end)
         self.addCleanup(lambda: harness.kill_all(harness.running(str(self.folder))))
         (self.folder / 'trial.py').write_text(TRIAL)
