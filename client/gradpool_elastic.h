@@ -87,6 +87,7 @@ GP_API int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spe
 /* workers have joined: copy the state of the model, then begin the step again */
 #define GP_CARRIES 3
 #define GP_ENDED 4 /* the training had ended before this late worker got the state: leave the job */
+#define GP_RESTS 5 /* after gp_deal_rests(): the job is to rest before its next step */
 
 /* this rank has no state of the model: drop the results of this step */
 #define GP_STEP_ENTERS 1u
@@ -101,7 +102,7 @@ typedef struct gp_step {
     uint32_t batch;   /* number of samples of this step, of all `workers` together */
     uint32_t weight;  /* number of samples of this rank; 0: its gradient is not read */
     uint32_t flags;   /* GP_STEP_ENTERS, or 0 */
-    uint32_t giver;   /* GP_CARRIES: lowest rank with the state of the model */
+    uint32_t giver;   /* GP_CARRIES, GP_RESTS: lowest rank with the state of the model */
 } gp_step;
 
 /* Begins the next step, after gp_wait() for all rounds of the step before. Sets the weight of the
@@ -144,6 +145,29 @@ GP_API int gp_step_missed(gp_job *job);
  * this step makes the call, between its last gp_wait() and its next gp_step_begin(), which returns
  * GP_TRAINED, or GP_ENDED to a late worker without the state. Does not wait. -EINVAL: no deal. */
 GP_API int gp_deal_end(gp_job *job);
+
+/* Lets the script end its processes when the job rests, and begin at the same sample in a later
+ * job. Called after gp_deal_declare() and before the first gp_step_begin(), on every rank, with the
+ * same words.
+ *
+ * Before the workers of a job sleep (svc/SITES.md), gp_step_begin() then returns GP_RESTS, on every
+ * rank before the same step: all ranks have the results of the step before, and no round is open.
+ * ret_step has `number` of the next step, `workers` and `giver`. The next gp_step_begin() sleeps.
+ * In place of the sleep, the ranks store state and gp_deal_cursor(), call gp_deal_end(), and end.
+ * Ranks that agree on one of both by a round of a tensor see whether a rank was lost meanwhile.
+ *
+ * `cursor`: words of gp_deal_cursor() of the earlier job; `count` 0: the deal begins with its first
+ * sample. With a cursor the first step is the one that GP_RESTS has announced, with the same
+ * number, epoch and samples; with the same number of workers it also has the same shares. Does not
+ * wait. Errors: -EINVAL no deal, a step has begun, or the cursor belongs to another gp_deal;
+ * -EBADMSG the words are no cursor; -ENOMEM. gp_step_begin() returns -EINVAL if ranks have
+ * different cursors, or some have not made the call. */
+GP_API int gp_deal_rests(gp_job *job, const uint64_t *cursor, size_t count);
+
+/* Writes the cursor of the deal, if `room` words are enough: the samples that no step has used.
+ * Called after GP_RESTS, before the next gp_step_begin(). Returns the number of words of the
+ * cursor. Does not wait. -EINVAL: at any other time. */
+GP_API int gp_deal_cursor(gp_job *job, uint64_t *ret_words, size_t room);
 
 #ifdef __cplusplus
 }

@@ -24,6 +24,7 @@ struct pool_folder {
     char engine[FOLDER_ENGINE_BYTES]; /* "": local */
     bool was_over; /* the last pool of the folder has ended by itself, and its workers before it */
     uint32_t founders;
+    bool rests;                            /* the user knows that the job rests; not stored */
     bool has_result;                       /* the workers have ended; never set by folder_open() */
     int result;                            /* exit code of the pool */
     uint64_t incarnations[POOL_RANKS_MAX]; /* number of the newest start of each rank; 0: none */

@@ -74,14 +74,18 @@ static void obey_forgotten(struct worker_pool *pool, const struct site_order *or
 }
 
 /* A study reads the first two lines (gradpool/explore/pool.py). */
-static void tell_rest(const struct worker_pool *pool, const struct site_order *order)
+static void tell_rest(struct worker_pool *pool, const struct site_order *order)
 {
-    if (order->verb == SITE_RESTS)
+    bool rests = order->verb == SITE_RESTS, is_known = rests == pool->folder->rests;
+    if (order->verb != SITE_RESTS && order->verb != SITE_GOES_ON)
+        return pool_say("%s", order->text);
+    pool->folder->rests = rests;
+    if (is_known)
+        return; /* the coordinator repeats the state on each connection */
+    if (rests)
         pool_say("job %s rests: its workers sleep, without slots", pool->folder->job);
-    else if (order->verb == SITE_GOES_ON)
-        pool_say("job %s goes on after its rest", pool->folder->job);
     else
-        pool_say("%s", order->text);
+        pool_say("job %s goes on after its rest", pool->folder->job);
 }
 
 static void pool_obey(struct worker_pool *pool, const struct site_order *order)

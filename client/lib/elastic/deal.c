@@ -38,7 +38,7 @@ uint64_t deal_sample(const struct deal_spec *spec, uint64_t epoch, uint64_t plac
 
 /* --- runs --- */
 
-static int runs_add(struct deal_runs *runs, uint64_t first, uint64_t count)
+int deal_runs_add(struct deal_runs *runs, uint64_t first, uint64_t count)
 {
     struct deal_run *last = runs->count ? &runs->runs[runs->count - 1] : NULL;
     if (last && last->first + last->count == first) {
@@ -69,7 +69,7 @@ static int runs_move(struct deal_runs *from, struct deal_runs *to, uint64_t coun
     while (count > 0 && error == 0) {
         struct deal_run *run = &from->runs[used];
         uint64_t some = run->count < count ? run->count : count;
-        error = runs_add(to, run->first, some);
+        error = deal_runs_add(to, run->first, some);
         run->first += some;
         run->count -= some;
         count -= some;
@@ -82,9 +82,7 @@ static int runs_move(struct deal_runs *from, struct deal_runs *to, uint64_t coun
 
 /* --- shares --- */
 
-/* Returns the length of a member's share, 0 for other ranks. `ret_begin`: place of the share's
- * first sample among the samples of the step. */
-static uint64_t share_begin(const struct deal_step *step, uint32_t rank, uint64_t *ret_begin)
+uint64_t deal_share_begin(const struct deal_step *step, uint32_t rank, uint64_t *ret_begin)
 {
     *ret_begin = 0;
     if (rank >= DEAL_RANKS_MAX || !ranks_have(step->members, rank))
@@ -102,14 +100,14 @@ static uint64_t share_begin(const struct deal_step *step, uint32_t rank, uint64_
 
 uint64_t deal_share(const struct deal_step *step, uint32_t rank)
 {
-    uint64_t begin, count = share_begin(step, rank, &begin);
+    uint64_t begin, count = deal_share_begin(step, rank, &begin);
     return count > 0 && !ranks_have(step->lost, rank) ? count : 0;
 }
 
 size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, uint32_t rank,
                     uint64_t skip, uint64_t *ret_samples, size_t room)
 {
-    uint64_t begin, share = share_begin(step, rank, &begin);
+    uint64_t begin, share = deal_share_begin(step, rank, &begin);
     size_t written = 0;
     if (skip >= share || ranks_have(step->lost, rank))
         return 0;
@@ -124,7 +122,7 @@ size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, 
 /* Adds the share of a lost member to the samples that are dealt again at the end of the epoch. */
 static int return_share(struct step_deal *deal, struct deal_step *step, uint32_t rank)
 {
-    uint64_t begin, left = share_begin(step, rank, &begin), run_begin = 0;
+    uint64_t begin, left = deal_share_begin(step, rank, &begin), run_begin = 0;
     int error = 0;
     ranks_add(step->lost, rank);
     for (size_t i = 0; i < step->runs.count && left > 0 && error == 0; i++) {
@@ -132,7 +130,7 @@ static int return_share(struct step_deal *deal, struct deal_step *step, uint32_t
         if (begin - run_begin < run->count) {
             uint64_t inside = begin - run_begin, rest = run->count - inside;
             uint64_t some = rest < left ? rest : left;
-            error = runs_add(&deal->returned, run->first + inside, some);
+            error = deal_runs_add(&deal->returned, run->first + inside, some);
             begin += some;
             left -= some;
         }
@@ -215,7 +213,7 @@ static int deal_next(struct step_deal *deal, uint64_t number)
     memcpy(step->members, deal->members, sizeof step->members);
     uint64_t left = deal->spec.samples - deal->cursor, batch = deal_batch(deal);
     uint64_t fresh = left < batch ? left : batch;
-    int error = fresh > 0 ? runs_add(&step->runs, deal->cursor, fresh) : 0;
+    int error = fresh > 0 ? deal_runs_add(&step->runs, deal->cursor, fresh) : 0;
     deal->cursor += fresh;
     return error ? error : runs_move(&deal->returned, &step->runs, batch - fresh);
 }
@@ -228,16 +226,21 @@ static bool spec_is_sound(const struct deal_spec *spec)
            spec_least(spec) <= spec->samples;
 }
 
+int deal_first(struct step_deal *deal)
+{
+    int error = 0;
+    for (uint64_t number = 1; number <= 1 + deal->spec.prefetch && error == 0; number++)
+        error = deal_next(deal, number);
+    return error;
+}
+
 int deal_init(struct step_deal *deal, const struct deal_spec *spec, const uint64_t *members)
 {
     *deal = (struct step_deal){.spec = *spec};
     memcpy(deal->members, members, sizeof deal->members);
     if (!spec_is_sound(spec) || ranks_are_none(members))
         return -EINVAL;
-    int error = 0;
-    for (uint64_t number = 1; number <= 1 + spec->prefetch && error == 0; number++)
-        error = deal_next(deal, number);
-    return error;
+    return deal_first(deal);
 }
 
 void deal_fini(struct step_deal *deal)

@@ -63,7 +63,8 @@ struct deal_step {
     bool is_end; /* the last epoch is complete: the training has ended */
 };
 
-/* State of a deal. Only deal.c and carry.c change the state of a deal that has begun. */
+/* State of a deal. Only deal.c and carry.c change the state of a deal that has begun; resume.c
+ * prepares one. */
 struct step_deal {
     struct deal_spec spec;
     uint64_t record; /* number of the last record; 0: none */
@@ -99,5 +100,15 @@ size_t deal_samples(const struct step_deal *deal, const struct deal_step *step, 
 /* Returns the sample at a place in the order of an epoch: a permutation that depends on the seed
  * and the epoch alone, the same on every host. `place` < spec->samples. */
 uint64_t deal_sample(const struct deal_spec *spec, uint64_t epoch, uint64_t place);
+
+/* ---- parts of a deal, for resume.c ---- */
+
+/* Appends places to a list. -ENOMEM. */
+int deal_runs_add(struct deal_runs *runs, uint64_t first, uint64_t count);
+/* Returns the length of a member's share, even if the member is lost; 0 for other ranks.
+ * `ret_begin`: place of the share's first sample among the samples of the step. */
+uint64_t deal_share_begin(const struct deal_step *step, uint32_t rank, uint64_t *ret_begin);
+/* Deals the first 1 + p steps from the state of the deal. -ENOMEM. */
+int deal_first(struct step_deal *deal);
 
 #endif

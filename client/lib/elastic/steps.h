@@ -35,6 +35,13 @@ struct steps_rest {
     uint32_t newest;   /* newest number of the job's rest; odd: a rest is ordered */
     uint32_t recorded; /* number of the rest in the last record; 0: none */
     bool must_say;     /* the coordinator may not know that this rank sleeps */
+    /* the script has called gp_deal_rests(), and may end its process in place of a sleep */
+    bool may_end;
+    uint32_t offered; /* number of the rest for which the script got GP_RESTS last; 0: none */
+    /* the script has got GP_RESTS, and has not begun the next step: no rank has a further record */
+    bool is_offered;
+    uint64_t before; /* number of steps of earlier jobs of this training */
+    uint64_t print;  /* hash of the cursor at which the deal began; 0: none */
 };
 
 struct job_steps {

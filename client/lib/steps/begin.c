@@ -8,6 +8,7 @@
 #include "client/lib/session/process.h"
 #include "client/lib/steps/internal.h"
 #include "svc/base/clock.h"
+#include "svc/wire/mixed_key.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -32,10 +33,16 @@ static int begin_fail(const struct beginning *b, int error)
 
 /* ---- results for the script ---- */
 
+/* Returns the number of a step in the training, which other jobs may have begun. */
+static uint64_t begin_number(const struct beginning *b, uint64_t number)
+{
+    return b->steps->rest->before + number;
+}
+
 static void begin_describe(const struct beginning *b, const struct deal_step *step)
 {
     uint32_t rank = b->job->rank;
-    *b->ret_step = (gp_step){.number = step->number,
+    *b->ret_step = (gp_step){.number = begin_number(b, step->number),
                              .epoch = step->epoch,
                              .cursor = step->cursor,
                              .workers = ranks_count(step->members),
@@ -48,7 +55,7 @@ static void begin_describe(const struct beginning *b, const struct deal_step *st
 /* Describes a step of a rank that has no deal yet. */
 static void begin_describe_late(const struct beginning *b)
 {
-    *b->ret_step = (gp_step){.number = b->steps->number, .flags = GP_STEP_ENTERS};
+    *b->ret_step = (gp_step){.number = begin_number(b, b->steps->number), .flags = GP_STEP_ENTERS};
     b->steps->weight = 0;
 }
 
@@ -92,6 +99,14 @@ static bool begin_is_end(const struct job_steps *s, const struct deal_step *step
 
 /* ---- the record ---- */
 
+/* Returns a hash of the deal, its cursor at the beginning, and whether the script may end its
+ * processes when the job rests: these are the same on all ranks. */
+static uint64_t begin_print(const struct job_steps *s)
+{
+    uint64_t print = deal_print(&s->deal->spec);
+    return s->rest->may_end ? mixed_key(s->rest->print, print) : print;
+}
+
 /* Returns whether the last resize has removed this rank. Before the first message about the
  * membership (version 0), the rank stays. */
 static bool begin_has_to_leave(const struct gp_job *job)
@@ -110,7 +125,7 @@ static int begin_send(const struct beginning *b, const struct deal_step *step, b
                                          .is_full = step && !is_end && step->runs.samples > 0,
                                          .is_end = is_end,
                                          .rounds = begin_rounds(b),
-                                         .print = deal_print(&s->deal->spec),
+                                         .print = begin_print(s),
                                          .rest = s->rest->newest & 1 ? s->rest->newest : 0},
                      s->sent);
     int error = push_words(s->record, s->sent, s->heard, is_counted, &s->request);
@@ -123,12 +138,13 @@ static int begin_name_fault(const struct beginning *b, int error)
 {
     const struct deal_spec *spec = &b->steps->deal->spec;
     const char *job = b->job->name;
+    uint64_t number = begin_number(b, b->steps->number);
     if (error == -EOWNERDEAD)
         return client_error(error,
                             "job '%s' step %" PRIu64 ": all ranks with the state of the training "
                             "were lost, or have left before its end; start the job again, from "
                             "a snapshot",
-                            job, b->steps->number);
+                            job, number);
     if (error == -EINVAL)
         return client_error(error,
                             "job '%s' step %" PRIu64
@@ -136,13 +152,13 @@ static int begin_name_fault(const struct beginning *b, int error)
                             " samples, %" PRIu64 " epochs, seed %" PRIu64
                             ", batch %u, batch_per_worker %u, prefetch %u, share_least %u. Give "
                             "all ranks the same gp_deal",
-                            job, b->steps->number, spec->samples, spec->epochs, spec->seed,
-                            spec->batch, spec->batch_per_worker, spec->prefetch, spec->share_least);
+                            job, number, spec->samples, spec->epochs, spec->seed, spec->batch,
+                            spec->batch_per_worker, spec->prefetch, spec->share_least);
     return client_error(error,
                         "job '%s' step %" PRIu64 ": ranks have completed different numbers of "
                         "rounds. Push the same tensors on all ranks in each step, with one "
                         "version of the library",
-                        job, b->steps->number);
+                        job, number);
 }
 
 /* ---- the end ---- */
@@ -232,7 +248,7 @@ static int begin_hear_late(const struct beginning *b)
         return begin_fail(b, client_error(-ESTALE,
                                           "job '%s': rank %u did not enter all tensors before "
                                           "step %" PRIu64 "; leave the job and join again",
-                                          b->job->name, b->job->rank, s->number));
+                                          b->job->name, b->job->rank, begin_number(b, s->number)));
     s->phase = s->sum.kind == STEP_FULL ? STEPS_BODY : begin_find_phase(s);
     if (s->phase != STEPS_BODY)
         return BEGIN_GOES_ON;
@@ -250,8 +266,7 @@ static int begin_hear(const struct beginning *b)
     if (error < 0)
         return begin_fail(b, error);
     s->number = s->holds ? s->number : s->record->round;
-    error = step_words_read(s->heard, b->job->workers, b->job->rank, deal_print(&s->deal->spec),
-                            &s->sum);
+    error = step_words_read(s->heard, b->job->workers, b->job->rank, begin_print(s), &s->sum);
     if (error == -EOWNERDEAD && begin_is_deserted(b))
         return begin_be_over(b);
     if (error < 0)
@@ -341,7 +356,8 @@ static int begin_carry(const struct beginning *b)
     s->phase = result == 0 ? STEPS_NEXT : taken ? STEPS_CARRIED : STEPS_MISSED;
     if (result == 0)
         return BEGIN_GOES_ON;
-    *b->ret_step = (gp_step){.number = s->number + 1, .giver = carry_giver(&s->sum.record)};
+    *b->ret_step =
+        (gp_step){.number = begin_number(b, s->number + 1), .giver = carry_giver(&s->sum.record)};
     return GP_CARRIES;
 }
 
@@ -390,19 +406,54 @@ static int begin_next(const struct beginning *b)
     return is_full ? 0 : BEGIN_GOES_ON;
 }
 
-/* Rests before the next step, unless the training has ended. The time-out begins anew then. */
-static void begin_rest(struct beginning *b)
+/* Returns whether the script gets GP_RESTS now. Only the record decides, which is the same on all
+ * ranks: a message that ends the rest may have reached some of them. A rank that leaves, or lacks
+ * the state, could not take part. */
+static bool begin_offers_end(const struct job_steps *s)
 {
-    const struct job_steps *s = b->steps;
+    const struct deal_record *record = &s->sum.record;
+    return s->rest->may_end && s->holds && s->rest->recorded != 0 &&
+           s->rest->offered != s->rest->recorded && ranks_are_none(record->leaving) &&
+           memcmp(record->present, record->holds, sizeof record->present) == 0;
+}
+
+static int begin_offer_end(const struct beginning *b)
+{
+    struct job_steps *s = b->steps;
+    s->rest->offered = s->rest->recorded;
+    s->rest->is_offered = true;
+    *b->ret_step = (gp_step){.number = begin_number(b, s->number + 1),
+                             .workers = ranks_count(s->sum.record.present),
+                             .giver = carry_giver(&s->sum.record)};
+    return GP_RESTS;
+}
+
+/* Rests before the next step, unless the training has ended. The time-out begins anew then. */
+static int begin_rest(struct beginning *b)
+{
+    struct job_steps *s = b->steps;
     const struct deal_step *step = s->holds ? deal_step(s->deal, s->number + 1) : NULL;
-    if (!(step && begin_is_end(s, step)) && steps_rest(b->job))
+    if (step && begin_is_end(s, step))
+        return BEGIN_GOES_ON;
+    if (begin_offers_end(s))
+        return begin_offer_end(b);
+    if (steps_rest(b->job))
         b->deadline_ns = clock_now_ns() + b->timeout_ns;
+    return BEGIN_GOES_ON;
+}
+
+static int begin_rest_and_next(struct beginning *b)
+{
+    int result = begin_rest(b);
+    if (result != BEGIN_GOES_ON)
+        return result;
+    return b->steps->holds ? begin_next(b) : begin_send_late(b);
 }
 
 static int begin_go_on(struct beginning *b)
 {
     switch (b->steps->phase) {
-    case STEPS_NEXT: begin_rest(b); return b->steps->holds ? begin_next(b) : begin_send_late(b);
+    case STEPS_NEXT: return begin_rest_and_next(b);
     case STEPS_RECORD: return begin_hear(b);
     case STEPS_BODY: b->steps->phase = begin_find_phase(b->steps); return BEGIN_GOES_ON;
     case STEPS_CARRY: return begin_carry(b);
@@ -427,6 +478,7 @@ static int begin_locked(struct beginning *b)
     if (result < 0)
         return result;
     s->rest->is_used = true;
+    s->rest->is_offered = false;
     do {
         result = begin_go_on(b);
     } while (result == BEGIN_GOES_ON);
@@ -480,7 +532,9 @@ int gp_step_share(gp_job *job, uint64_t step, uint64_t *ret_samples, size_t room
     pthread_mutex_lock(&job->lock);
     const struct job_steps *s = job->steps;
     bool is_late = s && s->record && !s->holds;
-    const struct deal_step *dealt = s && s->holds ? deal_step(s->deal, step) : NULL;
+    uint64_t before = s ? s->rest->before : 0;
+    const struct deal_step *dealt =
+        s && s->holds && step > before ? deal_step(s->deal, step - before) : NULL;
     int count = 0;
     if (dealt)
         count = (int)deal_samples(s->deal, dealt, job->rank, 0, ret_samples, room);

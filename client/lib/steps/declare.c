@@ -13,6 +13,12 @@ _Static_assert(GP_WEIGHT_MAX == RECORD_WEIGHT_MAX, "the limit of gradpool_elasti
 
 #define HIDDEN 3 /* number of hidden tensors of a deal */
 
+int steps_fail_memory(void)
+{
+    return client_error(
+        -ENOMEM, "this process has no memory for the deal and its tensors; raise its memory limit");
+}
+
 static int steps_create(struct gp_job *job)
 {
     if (job->steps)
@@ -23,9 +29,7 @@ static int steps_create(struct gp_job *job)
         job->steps = NULL;
     }
     if (!job->steps)
-        return client_error(
-            -ENOMEM,
-            "this process has no memory for the deal and its tensors; raise its memory limit");
+        return steps_fail_memory();
     job->steps->weight = RECORD_WEIGHT;
     return 0;
 }
@@ -128,8 +132,7 @@ static int deal_begin(struct gp_job *job, const struct deal_spec *spec)
     if (error == 0)
         return 0;
     deal_fini(s->deal);
-    return client_error(
-        error, "this process has no memory for the deal and its tensors; raise its memory limit");
+    return steps_fail_memory();
 }
 
 static int take_deal(struct gp_job *job, const gp_deal *deal, gp_tensor *const *hidden)
@@ -143,9 +146,7 @@ static int take_deal(struct gp_job *job, const gp_deal *deal, gp_tensor *const *
                                    .prefetch = deal->prefetch,
                                    .share_least = deal->share_least};
     if (!s->deal && !(s->deal = calloc(1, sizeof *s->deal)))
-        return client_error(
-            -ENOMEM,
-            "this process has no memory for the deal and its tensors; raise its memory limit");
+        return steps_fail_memory();
     int error = deal_begin(job, &spec);
     if (error < 0)
         return error;
@@ -185,9 +186,7 @@ int gp_deal_declare(gp_job *job, const gp_deal *deal, const gp_tensor_spec *spec
         return error;
     gp_tensor **all = calloc(HIDDEN + count, sizeof *all);
     if (!all)
-        return client_error(
-            -ENOMEM,
-            "this process has no memory for the deal and its tensors; raise its memory limit");
+        return steps_fail_memory();
     error = declare_together(job, hidden, HIDDEN, specs, count, all);
     pthread_mutex_lock(&job->lock);
     if (error == 0)

@@ -8,6 +8,8 @@
 
 /* Frees weight and deal of a job that the worker leaves. */
 void steps_free(struct gp_job *job);
+/* Sets the error of a process without memory for the deal. Returns -ENOMEM. */
+int steps_fail_memory(void);
 
 /* Sleeps while the last record names a rest that is not over. Returns whether this rank has slept.
  * Called with the job's lock held, which the sleep gives up. */

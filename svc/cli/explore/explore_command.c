@@ -7,11 +7,13 @@
 #include "svc/pool/preload/preload.h"
 
 #include <errno.h>
+#include <string.h>
 
 #define SLOTS_MAX 65536
+#define RESTING_MOST 65536
 #define WORDS_MAX 255 /* the script and its arguments */
 
-enum { SLOTS, FOLDER, RESUME, PRELOAD, SITE, ENGINE, SLURM, ENDPOINT };
+enum { SLOTS, FOLDER, RESUME, PRELOAD, REST, RESTING_MAX, SITE, ENGINE, SLURM, ENDPOINT };
 
 const struct knob explore_knobs[] = {
     [SLOTS] = {"slots", "N",
@@ -22,6 +24,12 @@ const struct knob explore_knobs[] = {
     [PRELOAD] = {"preload", "MODULE,...",
                  "import these Python modules once, and fork the workers of all trials (default: "
                  "none)"},
+    [REST] = {"rest", "HOW",
+              "workers of a trial that rests sleep and keep their memory (sleep), or store their "
+              "state and end (exit) (default: sleep)"},
+    [RESTING_MAX] = {"resting-max", "N",
+                     "trials that may sleep at the same time; the workers of further ones store "
+                     "their state and end, as with --rest exit (default: 64)"},
     [SITE] = {"site", "NAME",
               "site of the service whose slots the trials use (default: this host)"},
     [ENGINE] = {"engine", "NAME",
@@ -43,16 +51,25 @@ struct explore_wish {
     size_t count;
 };
 
+static int explore_check_rest(const char *value, struct err *err)
+{
+    if (strcmp(value, "sleep") == 0 || strcmp(value, "exit") == 0)
+        return 0;
+    return err_set(err, -EINVAL, "'%.64s' is no way to rest; give sleep or exit", value);
+}
+
 static int explore_set(void *context, int index, const char *value, struct err *err)
 {
     struct explore_wish *e = context;
     struct endpoint endpoint;
-    unsigned long long slots;
-    int error = index == SLOTS      ? knobs_number(value, 1, SLOTS_MAX, &slots, err)
-                : index == ENDPOINT ? endpoint_parse(value, &endpoint, err)
-                : index == ENGINE   ? engine_set(&e->engine, value, err)
-                : index == SLURM    ? engine_add_slurm(&e->engine, value, err)
-                                    : 0;
+    unsigned long long number;
+    int error = index == SLOTS         ? knobs_number(value, 1, SLOTS_MAX, &number, err)
+                : index == RESTING_MAX ? knobs_number(value, 0, RESTING_MOST, &number, err)
+                : index == REST        ? explore_check_rest(value, err)
+                : index == ENDPOINT    ? endpoint_parse(value, &endpoint, err)
+                : index == ENGINE      ? engine_set(&e->engine, value, err)
+                : index == SLURM       ? engine_add_slurm(&e->engine, value, err)
+                                       : 0;
     if (error == 0)
         e->values[index] = value;
     return error;
@@ -95,11 +112,15 @@ static void explore_parse(int argc, char **argv, struct explore_wish *ret_explor
 static const char *explore_find_mistake(const struct explore_wish *e)
 {
     const char *const *values = e->values;
-    if (values[RESUME] && (e->count || values[SLOTS] || values[FOLDER] || values[SITE] ||
-                           values[PRELOAD] || values[ENGINE] || values[SLURM]))
+    if (values[RESUME] &&
+        (e->count || values[SLOTS] || values[FOLDER] || values[SITE] || values[PRELOAD] ||
+         values[ENGINE] || values[SLURM] || values[REST] || values[RESTING_MAX]))
         return "--resume continues with the script and options of the folder: leave out the rest";
     if (!values[RESUME] && !e->count)
         return "missing: SCRIPT";
+    if (values[REST] && strcmp(values[REST], "exit") == 0 && values[RESTING_MAX])
+        return "--rest exit lets no trial sleep, and --resting-max is a number of trials that "
+               "sleep: leave out one of them";
     if (values[PRELOAD] && preload_find_mistake(values[PRELOAD], NULL))
         return preload_find_mistake(values[PRELOAD], NULL);
     if (engine_find_mistake(&e->engine, values[PRELOAD]))
@@ -126,6 +147,8 @@ int cli_explore(int argc, char **argv)
     python_add(&words, "--folder", e.values[FOLDER]);
     python_add(&words, "--resume", e.values[RESUME]);
     python_add(&words, "--preload", e.values[PRELOAD]);
+    python_add(&words, "--rest", e.values[REST]);
+    python_add(&words, "--resting-max", e.values[RESTING_MAX]);
     python_add(&words, "--site", e.values[SITE]);
     python_add(&words, "--endpoint", e.values[ENDPOINT]);
     python_add(&words, "--engine", e.engine.name);

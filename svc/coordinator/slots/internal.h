@@ -40,6 +40,7 @@ struct slots_worker {
     bool is_waking;    /* the worker has a slot again, which is not stored yet */
     bool has_joined;   /* this start has joined, so the session of the rank is its own */
     bool is_listed;    /* the list of the joining pool has this worker */
+    bool is_found;     /* the process runs, but this was not stored; the state is ORDERED */
     bool has_left;     /* the training has ended, and the worker had sent a Goodbye */
     bool was_lost;     /* the training has ended, and the worker had joined, but sent no Goodbye */
     uint32_t slot;
@@ -226,6 +227,8 @@ bool slots_rest_wake(struct slots_job *job, uint32_t rank, uint32_t slot);
 
 /* Lets the workers of the training sleep or wake, as the scheduler has ordered. */
 void slots_rest_carry_out(struct slots_job *job, struct job *of);
+/* Informs the pool, which has joined again, whether its job rests. */
+void slots_rest_repeat(const struct slots_job *job);
 /* Informs the scheduler whether the job may rest without an order of its user. */
 void slots_rest_allow(struct slots_job *job, const struct job *of);
 /* The worker sleeps in the rest with this number. */
@@ -235,6 +238,8 @@ void slots_hear_resting(struct slots_job *job, uint32_t rank, uint32_t rest);
 
 /* Marks the worker of the rank as started, because its process exists. */
 void slots_worker_found(struct slots_job *job, uint32_t rank);
+/* Marks the workers that exist, but could not be stored as started. */
+void slots_find_again(struct slots_job *job);
 /* Frees the slot of a rank whose process has ended, although its pool has not reported the end. If
  * the rank has ended its training, no other worker of the job is started. */
 void slots_worker_gone(struct slots_job *job, uint32_t rank);

@@ -195,6 +195,7 @@ void slots_handle_join(struct peer *p, const envelope *message)
         if (job->pool != pool)
             continue;
         slots_compare(job);
+        slots_rest_repeat(job);
         slots_job_hold(job);
     }
     slots_carry_out(pool->site);

@@ -25,10 +25,20 @@ void slots_worker_found(struct slots_job *job, uint32_t rank)
     if (worker->state != SLOTS_ORDERED)
         return;
     worker->state = SLOTS_STARTED;
-    if (slots_worker_keep(job, rank) == 0)
-        slots_decide(
-            job->pool->site,
-            (struct scheduler_event){.kind = SCHEDULER_WORKER_IN, .job = job->id, .rank = rank});
+    worker->is_found = slots_worker_keep(job, rank) < 0;
+    if (worker->is_found) {
+        worker->state = SLOTS_ORDERED; /* slots_find_again() tries again */
+        return;
+    }
+    slots_decide(job->pool->site, (struct scheduler_event){
+                                      .kind = SCHEDULER_WORKER_IN, .job = job->id, .rank = rank});
+}
+
+void slots_find_again(struct slots_job *job)
+{
+    for (uint32_t rank = 0; rank < job->reach; rank++)
+        if (job->workers[rank].is_found)
+            slots_worker_found(job, rank);
 }
 
 static void slots_withheld(struct slots_job *job, uint32_t rank, const char *text)

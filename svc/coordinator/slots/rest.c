@@ -48,6 +48,13 @@ void slots_rest_carry_out(struct slots_job *job, struct job *of)
     slots_send_rest(job, must_rest);
 }
 
+void slots_rest_repeat(const struct slots_job *job)
+{
+    const struct job *of = slots_training(job);
+    if (of && of->ranks->rest > 0) /* otherwise the job has never rested */
+        slots_send_rest(job, members_rests(of));
+}
+
 void slots_rest_allow(struct slots_job *job, const struct job *of)
 {
     bool may_rest = job->rest->may && of && members_can_rest(of);

@@ -163,6 +163,7 @@ static void slots_look_at(struct slots_job *job)
 {
     const struct job *of = slots_training(job);
     slots_look_at_training(job, of);
+    slots_find_again(job);
     slots_end_unjoined(job, of);
     slots_rest_allow(job, of);
     if (of && !of->failure)

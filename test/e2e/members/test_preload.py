@@ -132,7 +132,11 @@ class Forks(Preloads):
                 'hook': ('import sys\nsys.excepthook = lambda *a: print("hook", a[1])\nx\n', 1),
                 'exit': ('import atexit, threading\natexit.register(print, "exit", __name__)\n'
                          'threading.Thread(target=lambda: print("thread")).start()\n', 0),
-                'unflushed': ('print("words", end="")\n', 0),
+                'unflushed': ('print("words", end="")\n', 0), 'full': (
+                    'import sys\nsys.stdout = open("/dev/full", "w")\nprint(1)\n', 120),
+                'objects': ('class A:\n    def __del__(self): print("del", self.name)\n'
+                            'a = A()\na.name = a\na.name = "cycle"\nb = [a]\nb.append(b)\n'
+                            'import sys\nsys.exit(3)\n', 3),
                 'interrupt': ('raise KeyboardInterrupt\n', 130),
                 'pickle': ('import pickle\nclass A: pass\nprint(pickle.dumps(A()))\n', 0)}
         commands = [([sys.executable, self.write(f'end-{name}.py', text)], code)

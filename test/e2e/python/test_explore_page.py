@@ -45,7 +45,7 @@ class Page(unittest.TestCase):
         command = PAGE.read_text(encoding='utf-8').split('```sh\n')[1].splitlines()[0]
         words = command.split('#')[0].split()
         self.assertEqual(words, 'gradpool explore sweep.py --slots 8'.split())
-        process = self.start(*words[1:-1], '2')
+        process = self.start(*words[1:-1], '2', '--preload', 'torch')
         until(lambda: any(one['reports'] for one in self.rows()), 'a trial reports', STUDY_S,
               process)
         process.signal(signal.SIGINT)
@@ -58,6 +58,7 @@ class Page(unittest.TestCase):
         self.assertRegex(second.text(), r"\nbest \{'lr': 0.3, .*\} error 0\.")
         best = min(one['value'] for one in rows)
         self.assertLess(best, ERROR_MOST)
+        self.assertNotIn('without --preload', process.text() + second.text())
         self.assertEqual(harness.running('serve', str(self.folder)), [])
 
 

@@ -300,7 +300,7 @@ class Stores(Folder):
         store = self.make()
         store._base.execute('PRAGMA user_version = 99')
         store.close()
-        refuses(self, lambda: stores.Store(self.folder), 'has version 99, expected 2: another '
+        refuses(self, lambda: stores.Store(self.folder), 'has version 99, expected 3: another '
                 'gradpool has made this study; use that version')
 
     def test_the_copies_are_json_and_csv(self):

@@ -1,6 +1,8 @@
 /* Tests weights and steps of gradpool_elastic.h in two workers against the scripted service:
  * weights in the announcements, steps without a change of workers, and refused calls. */
 #include "client/gradpool_elastic.h"
+#include "client/lib/elastic/resume.h"
+#include "client/lib/steps/internal.h"
 #include "test/unit/client/client_fixture.h"
 
 #include <errno.h>
@@ -15,6 +17,7 @@
 #include <cmocka.h>
 
 #define ELEMENTS 100
+#define WORDS 400 /* more than a cursor of the deals here has */
 
 static gp_tensor *t[WORKERS];
 static float values[WORKERS][ELEMENTS], results[WORKERS][ELEMENTS];
@@ -132,8 +135,105 @@ static void workers_end_a_deal_before_its_last_epoch(void **state)
         assert_int_equal(ends[rank].steps, 0);
     }
 }
+static void push_and_begin(gp_step *ret_steps, int result)
+{
+    gp_request *requests[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_push_pull(t[rank], values[rank], results[rank], GP_MEAN, &requests[rank]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(requests[rank], WAIT_MS));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        assert_int_equal(gp_step_begin(jobs[rank], WAIT_MS, &ret_steps[rank]), result);
+}
+
+static void workers_that_are_to_rest_may_end_at_their_cursor(void **state)
+{
+    gp_step steps[WORKERS];
+    uint64_t cursors[WORKERS][WORDS];
+    struct trained ends[WORKERS] = {{.rank = 0}, {.rank = 1}};
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        declare_deal(rank, usual);
+        ok(gp_deal_rests(jobs[rank], NULL, 0));
+        steps_hear_rest(jobs[rank], 1);
+        ok(gp_step_begin(jobs[rank], WAIT_MS, &steps[rank]));
+    }
+    failed(gp_deal_cursor(jobs[0], cursors[0], WORDS), -EINVAL, " does not rest; call ",
+           "gp_deal_cursor() only after GP_RESTS", NULL);
+    push_and_begin(steps, GP_RESTS);
+    int words = gp_deal_cursor(jobs[0], NULL, 0);
+    assert_true(words > 0 && words <= WORDS);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        assert_int_equal(steps[rank].number, 2);
+        assert_int_equal(steps[rank].workers, WORKERS);
+        assert_int_equal(steps[rank].giver, 0);
+        assert_int_equal(gp_deal_cursor(jobs[rank], cursors[rank], WORDS), words);
+        ok(gp_deal_end(jobs[rank]));
+        assert_int_equal(pthread_create(&ends[rank].thread, NULL, train, &ends[rank]), 0);
+    }
+    assert_memory_equal(cursors[0], cursors[1], (size_t)words * sizeof cursors[0][0]);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        pthread_join(ends[rank].thread, NULL);
+        assert_int_equal(ends[rank].result, GP_TRAINED);
+    }
+}
+
+/* Makes the cursor of a deal after its first step. */
+static size_t make_cursor(uint64_t *ret_words)
+{
+    const struct deal_spec spec = {
+        .samples = 10, .epochs = 2, .seed = 3, .batch = 4, .prefetch = 1};
+    struct deal_record both = {.present = {3}, .holds = {3}};
+    struct step_deal deal;
+    ok(deal_init(&deal, &spec, both.present));
+    ok(deal_apply(&deal, &both));
+    size_t count = resume_words(&deal);
+    assert_true(count <= WORDS);
+    resume_write(&deal, 40, ret_words);
+    deal_fini(&deal);
+    return count;
+}
+
+static void a_deal_begins_at_a_cursor(void **state)
+{
+    uint64_t cursor[WORDS], samples[4];
+    size_t count = make_cursor(cursor);
+    gp_step steps[WORKERS];
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        declare_deal(rank, usual);
+        ok(gp_deal_rests(jobs[rank], cursor, count));
+        ok(gp_step_begin(jobs[rank], WAIT_MS, &steps[rank]));
+        assert_int_equal(steps[rank].number, 42);
+        assert_int_equal(steps[rank].cursor, 4);
+        assert_int_equal(gp_step_share(jobs[rank], 42, samples, 4), 2);
+    }
+    failed(gp_step_share(jobs[0], 2, samples, 4), -ENOENT, ": the shares of step 2 are not known",
+           NULL);
+    push_and_begin(steps, 0);
+    assert_int_equal(steps[0].number, 43);
+    assert_int_equal(steps[0].batch, 2);
+}
 
 /* ---- refusals ---- */
+
+static void a_cursor_has_to_be_one_of_this_deal(void **state)
+{
+    uint64_t cursor[WORDS];
+    size_t count = make_cursor(cursor);
+    gp_deal other = usual;
+    gp_step step;
+    other.seed++;
+    failed(gp_deal_rests(jobs[0], NULL, 0), -EINVAL, " has no deal; ", NULL);
+    failed(gp_deal_rests(jobs[0], NULL, 1), -EINVAL, "gp_deal_rests: cursor is NULL", NULL);
+    failed(gp_deal_cursor(jobs[0], NULL, 1), -EINVAL, "gp_deal_cursor: ret_words is NULL", NULL);
+    declare_deal(0, other);
+    failed(gp_deal_rests(jobs[0], cursor, count), -EINVAL,
+           ": the cursor was stored by a deal with other values; restore the gp_deal, ", NULL);
+    failed(gp_deal_rests(jobs[0], cursor, 3), -EBADMSG, ": the words are no cursor of a deal; ",
+           NULL);
+    ok(gp_step_begin(jobs[0], WAIT_MS, &step));
+    failed(gp_deal_rests(jobs[0], NULL, 0), -EINVAL, " has begun its steps; make this call before ",
+           "the first gp_step_begin()", NULL);
+}
 
 static void weights_and_deals_outside_their_limits_are_refused(void **state)
 {
@@ -332,6 +432,9 @@ int main(void)
         CASE(a_weight_goes_with_each_mean_until_the_next_call),
         CASE(two_workers_share_each_epoch),
         CASE(workers_end_a_deal_before_its_last_epoch),
+        CASE(workers_that_are_to_rest_may_end_at_their_cursor),
+        CASE(a_deal_begins_at_a_cursor),
+        CASE(a_cursor_has_to_be_one_of_this_deal),
         CASE(weights_and_deals_outside_their_limits_are_refused),
         ALONE(a_job_with_backup_workers_has_neither_weights_nor_deal),
         CASE(a_step_needs_one_deal_and_places_for_its_results),

@@ -179,6 +179,8 @@ _PROTOTYPES = {
     'gp_step_begin': (_INT, _HANDLE, _INT, _POINTER(Step)),
     'gp_step_share': (_INT, _HANDLE, _U64, _POINTER(_U64), _SIZE),
     'gp_step_missed': (_INT, _HANDLE), 'gp_deal_end': (_INT, _HANDLE),
+    'gp_deal_rests': (_INT, _HANDLE, _POINTER(_U64), _SIZE),
+    'gp_deal_cursor': (_INT, _HANDLE, _POINTER(_U64), _SIZE),
     'gp_table_declare': (_INT, _HANDLE, _POINTER(TableSpec), _POINTER(_HANDLE)),
     'gp_table_export': (_INT, _HANDLE, _TEXT), 'gp_table_import': (_INT, _HANDLE, _TEXT),
     'gp_table_set': (_INT, _HANDLE, _POINTER(RowSettings)),

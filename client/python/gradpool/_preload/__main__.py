@@ -3,11 +3,12 @@
 
 The parent sends one message: `ready`, or the reason why no worker can be forked. After the loop of
 forks this process is a worker."""
+import atexit
 import os
 import socket
 import sys
 
-from . import become, modules, parent
+from . import become, ending, modules, parent
 from .command import parse
 from .refusal import Refusal
 
@@ -24,6 +25,7 @@ def _prepare(names, words):
 
 
 def main():
+    atexit.register(ending.end)
     control = socket.socket(fileno=int(sys.argv[1]))
     try:
         _prepare(sys.argv[2].split(','), sys.argv[3:])
@@ -31,7 +33,12 @@ def main():
         control.send(str(refusal).encode())
         return
     control.set_inheritable(False)
-    become.become(parent.serve(control))
+    try:
+        become.become(parent.serve(control))
+    except SystemExit as error:
+        ending.note(error.code)
+        raise
+    ending.note(None)
 
 
 if __name__ == '__main__':

@@ -34,7 +34,7 @@ class Membership:
             self.client.close()
             raise
         # A process of multiprocessing runs no atexit functions, but calls this function at its end.
-        multiprocessing.util.Finalize(self, self.client.close, exitpriority=0)
+        self._end = multiprocessing.util.Finalize(self, self.client.close, exitpriority=0)
 
     def release(self):
         """Removes one caller."""
@@ -43,6 +43,7 @@ class Membership:
             if self.users == 0:
                 _memberships.pop(self.key, None)
         if self.users == 0:
+            self._end.cancel()
             self.client.close()
 
 

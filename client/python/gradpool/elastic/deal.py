@@ -8,7 +8,7 @@ from .._native.binding import (check, DealSpec, DTYPES, encode, INT_MAX, lib, nu
                                TensorSpec, U32_MAX, U64_MAX)
 
 # results of Deal.begin(), besides STEP
-STEP, LEAVES, TRAINED, CARRIES, ENDED = range(5)
+STEP, LEAVES, TRAINED, CARRIES, ENDED, RESTS = range(6)
 ENTERS = 1      # GP_STEP_ENTERS
 
 
@@ -43,8 +43,8 @@ class Deal:
 
     def begin(self, timeout_ms=0):
         """Begins the next step, after the wait() for all rounds of the step before. Returns STEP,
-        or another result: LEAVES, TRAINED, CARRIES or ENDED. Timeout: a rank is late; the next
-        call continues."""
+        or another result: LEAVES, TRAINED, CARRIES, ENDED or, after rests(), RESTS. Timeout: a rank
+        is late; the next call continues."""
         results = []
 
         def call(job, *arguments):
@@ -64,6 +64,22 @@ class Deal:
         """Called after CARRIES by a late worker that has not received the state."""
         with self._job._using() as job:
             check(lib.gp_step_missed(job))
+
+    def rests(self, cursor=()):
+        """Lets begin() return RESTS before the job rests; begin() then sleeps, unless end() was
+        called. Called before the first begin(), on all workers with the same cursor.
+
+          cursor  that of an earlier job, at which the deal begins; empty: the first sample"""
+        words = (ctypes.c_uint64 * max(len(cursor), 1))(*cursor)
+        with self._job._using() as job:
+            check(lib.gp_deal_rests(job, words, len(cursor)))
+
+    def cursor(self):
+        """Returns the cursor of the deal, as a list of numbers. Called after RESTS."""
+        with self._job._using() as job:
+            words = (ctypes.c_uint64 * check(lib.gp_deal_cursor(job, None, 0)))()
+            check(lib.gp_deal_cursor(job, words, len(words)))
+        return list(words)
 
     def end(self):
         """Ends the training with the present step, on all workers of this step."""

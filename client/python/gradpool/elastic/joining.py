@@ -5,7 +5,7 @@ import sys
 import time
 
 from ..client import connect, job_from_environment
-from ..errors import GradpoolError
+from ..errors import GradpoolError, mismatch
 from . import control
 
 _PAUSE_S = 0.05     # pause between two attempts to join before the job grows
@@ -16,8 +16,11 @@ _STALE = 75
 def workers_max_of_launcher():
     """Returns the largest number of workers that the launcher gives to the job: the runner (python3
     -m gradpool.elastic) or a pool (gradpool run --workers-max). 0: the launcher gives none."""
-    return (control.link().place['workers_max']
-            or int(os.environ.get('GRADPOOL_WORKERS_MAX') or 0))
+    text = os.environ.get('GRADPOOL_WORKERS_MAX') or '0'
+    if not (text.isascii() and text.isdecimal()):
+        raise mismatch(f"GRADPOOL_WORKERS_MAX is '{text}', expected a number of workers; unset the "
+                       'variable, or correct it')
+    return control.link().place['workers_max'] or int(text)
 
 
 def place_of_launcher():

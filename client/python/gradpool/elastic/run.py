@@ -5,6 +5,7 @@ The deal (deal.py) names the samples of this worker in each step. Gradients (gra
 state of another worker (state.py). So all workers have the same model after each step."""
 import collections
 import functools
+import io
 import itertools
 import os
 import sys
@@ -21,6 +22,7 @@ from .gradients import batch_norm_of, check_averaged, Gradients, parameters_of
 from .joining import join
 from .loader import batches
 from .reports import Report, Reports
+from .resting import Resting
 from .settings import settings_of
 from .state import check_objects, exchange, Last, NAME, State, WORDS
 
@@ -59,8 +61,9 @@ class Run:
                  because all workers wait while one validates
 
     In the first step all workers get the state of the lowest rank. After the loop `ending` is
-    'trained', 'left' (the job has shrunk) or 'late' (the training ended before this worker got its
-    state, so its model is not trained). Raises GradpoolError."""
+    'trained', 'left' (the job has shrunk), 'rests' (a trial whose workers later start again) or
+    'late' (the training ended before this worker got its state, so its model is not trained).
+    Raises GradpoolError."""
 
     def __init__(self, model, optimizer, samples, batch=None, epochs=None, also=(), seed=0,
                  prefetch=0, job=None, workers_max=None, rank=None, workers=None, endpoint=None,
@@ -104,10 +107,16 @@ class Run:
         self._link.attach(self.job)
         self._has_state, self._has_begun, self._has_shared = False, False, False
         self._resize_error = None
+        self._resting = Resting(self.job, self._carrier, self._timeout_ms)
+        self._resting.begin(self._deal)
         self._peeked, self._epoch, self._place = None, None, 0
         # last step, or the last step of the rank that gave the state
         self._callbacks, self._last = [], Last(None, None)
         self._carried = None    # epoch of the giver's last step; used until epochs() begins
+        if self._resting.checkpoint is not None:
+            kept = io.BytesIO(self._resting.checkpoint.state)
+            self._last = self._state.load(kept, self.job, None)
+            self._carried = self._last.epoch
 
     # ---- loops ----
 
@@ -219,6 +228,8 @@ class Run:
             self._place = step.place
             if result == deals.CARRIES:
                 self._carry(step.giver)
+            elif result == deals.RESTS:
+                self._rest()
             elif result != deals.STEP:
                 return self._end(result)
             elif step.flags & deals.ENTERS:
@@ -249,8 +260,10 @@ class Run:
                 trial.write(self._deal.step.number, self._deal.step.workers, values)
 
     def _open(self, step):
-        if step.number == 1:
+        if step.number == self._resting.first:
             self._share_first()
+            if step.place == 0:
+                self._resting.take()
         if not self._has_begun:
             self._link.send(step=step.number)
         self._has_state = self._has_begun = self._gradients.is_open = True
@@ -264,7 +277,7 @@ class Run:
 
     def _enter(self, number):
         """Makes a step of a late worker, whose gradients have no effect."""
-        if number == 1:
+        if number == self._resting.first:
             self._share_first()
         self._reports.begin(self._deal.tensors, None)
         self._gradients.pass_on()
@@ -280,6 +293,12 @@ class Run:
                 if giver != self.job.rank:
                     self._state.load(kept, self.job, giver)
                 return
+
+    def _rest(self):
+        """Ends the job in place of a rest, if the study wishes so; otherwise the workers sleep in
+        the next begin()."""
+        if self._resting.decide(self._deal, lambda: self._state.save(self._last)):
+            self._deal.end()
 
     def _carry(self, giver):
         kept = self._exchange(giver)
@@ -299,7 +318,9 @@ class Run:
     # ---- the end ----
 
     def _end(self, result):
-        self.ending = _ENDINGS[result]
+        self.ending = 'rests' if self._resting.has_ended else _ENDINGS[result]
+        if self.ending == 'trained':
+            self._resting.take()
         if self.ending == 'late':
             print(f'gradpool: {self.job}: the training had ended before this worker got its state; '
                   'its model is not trained', file=sys.stderr, flush=True)

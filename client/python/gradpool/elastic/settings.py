@@ -43,13 +43,18 @@ def _plain(value):
 
 
 def check_settings(job, mine, given, giver):
-    """Raises Mismatch for a difference of the settings of this worker and of rank `giver`."""
+    """Raises Mismatch for a difference of the settings of this worker and of rank `giver`; None:
+    the given settings are those of the trial's checkpoint."""
     names = [*given, *(name for name in mine if name not in given)]
     wrong = [name for name in names if mine.get(name, _ABSENT) != given.get(name, _ABSENT)]
     if not wrong:
         return
     more = f' (and {len(wrong) - 1} more settings)' if len(wrong) > 1 else ''
     name = wrong[0]
+    if giver is None:
+        raise mismatch(f'{job}: {name} is {mine.get(name, _ABSENT)!r}, and was '
+                       f'{given.get(name, _ABSENT)!r} before the trial rested{more}; restore the '
+                       'script')
     raise mismatch(f'{job}: {name} is {mine.get(name, _ABSENT)!r} here and '
                    f'{given.get(name, _ABSENT)!r} on rank {giver}{more}; start all workers with '
                    'the same settings')

@@ -37,8 +37,8 @@ class State:
         return kept
 
     def load(self, kept, job, giver):
-        """Reads the state from a file. Returns the Last of rank `giver`. Raises Mismatch before any
-        change if the settings differ."""
+        """Reads the state from a file. Returns the Last of rank `giver`; None: of the trial's
+        checkpoint. Raises Mismatch before any change if the settings differ."""
         kept.seek(0)
         # the bytes come from a worker of this job, which runs the same script
         last, settings, states = torch.load(kept, weights_only=False)

@@ -27,6 +27,8 @@ def _plain_parser():
 def _parser():
     parser = _plain_parser()
     parser.add_argument('--slots', type=int)
+    parser.add_argument('--resting-max', type=int)
+    parser.add_argument('--rest', choices=('sleep', 'exit'))
     for name in '--folder', '--resume', '--preload', '--site', '--endpoint', '--engine':
         parser.add_argument(name)
     parser.add_argument('--slurm', action='append', default=[])
@@ -56,6 +58,7 @@ def explore(words):
         script, arguments = os.path.abspath(given.script), given.arguments
         options.folder, options.slots = given.folder, given.slots
         options.site, options.endpoint = given.site, given.endpoint
+        options.resting_max = 0 if given.rest == 'exit' else given.resting_max
         options.preload, options.engine, options.slurm = given.preload, given.engine, given.slurm
     for number in signal.SIGTERM, signal.SIGHUP:
         if signal.getsignal(number) is not signal.SIG_IGN:      # as nohup does

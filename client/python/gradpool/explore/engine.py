@@ -9,7 +9,7 @@ import signal
 import time
 
 from ..errors import GradpoolError
-from . import pool as pools, store as stores
+from . import pool as pools, rests, store as stores
 from .fleet import Fleet
 from .judge import Judge
 from .rules import DONE, END
@@ -177,6 +177,8 @@ class Engine:
                 self._finish(trial, code)
         elif trial.verdict:
             self._end_without_pool(trial)
+        elif trial.state == RESTING and not trial.rests and self._fleet.has_rested(trial):
+            self._set(trial, state=WAITING)
         elif self._fleet.is_ending(trial):
             self._finish(trial, -signal.SIGKILL)
         if trial.is_over:
@@ -225,6 +227,8 @@ class Engine:
         is_over = trial.verdict or self._kills[trial.number] >= _KILLS_MAX
         if code < 0 and is_over and not self._fleet.end_workers(trial):
             return      # the next turn continues
+        if code == 0 and not trial.verdict and rests.has_rested(self.folder_of(trial)):
+            return self._set(trial, state=RESTING if trial.rests else WAITING)
         if code == 0 or trial.verdict == DONE:
             state = TRAINED
         elif trial.verdict:
@@ -236,6 +240,8 @@ class Engine:
             state = KILLED if _is_signal(code) else FAILED
             trial.reason = (f'exit code {code}: ' + pools.reason_of(self.folder_of(trial)))[:300]
         self._set(trial, state=state, ended_s=time.time())
+        if state != FAILED:
+            rests.forget(self.folder_of(trial))
         if state == FAILED and trial.reports == 0:
             self._failed_in_row += 1
         elif state == TRAINED:

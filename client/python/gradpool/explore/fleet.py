@@ -14,13 +14,15 @@ _QUEUE_S = 1        # longest wait in a turn until the service has queued a job
 _REST_S = 30        # time after which a wish to rest is repeated
 _END_S = 2          # longest wait in a turn until Slurm has ended workers
 _ANNOUNCED_MAX = 768    # limit of `gradpool run --announce`
+RESTING_MAX = 64    # trials that may sleep at once, without --resting-max
 
 
 class Fleet:
     """The pools by the numbers of their trials.
 
       folder_of  function that returns the folder of a trial
-      settings   those of study.db: name, command, workers, cwd, rest, mode
+      settings   those of study.db: name, command, workers, cwd, rest, mode; resting_max: trials
+                 that may sleep at once (the workers of further ones end in their rests)
       options    endpoint, site, program; ahead: trials that may have a pool at once;
                  starter: starts the process of a pool
       rungs_of   function that returns the steps at which the rule judges a trial
@@ -31,7 +33,9 @@ class Fleet:
         self._rungs_of, self._say = rungs_of, say
         self._pools, self._signalled, self._wished_s = {}, set(), {}
         self._standings = {}    # number of a trial -> rungs in its written standing
-        self._is_stuck = False
+        self._is_stuck, self._is_full = False, False
+        self._most = settings.get('resting_max', RESTING_MAX)
+        self._sleepers = set()  # numbers of trials that sleep in memory, or are to do so
         self._endings, self._unended = {}, set()    # of workers, by the numbers of trials
 
     def __len__(self):
@@ -46,12 +50,14 @@ class Fleet:
         found = pools.Pool.find(self._folder_of(trial))
         if found is not None:
             self._pools[trial.number] = found
+            self._note_wish(trial)
         return found
 
     def drop(self, trial):
         """Called when the pool of the trial has ended."""
         self._pools.pop(trial.number).close()
         self._signalled.discard(trial.number)
+        self._sleepers.discard(trial.number)
         self._wished_s.pop(trial.number, None)
 
     def close(self):
@@ -70,6 +76,12 @@ class Fleet:
         """Asks all pools to end. A second time gives their workers less time."""
         for one in self._pools.values():
             one.signal(signal.SIGINT)
+
+    def has_rested(self, trial):
+        """Returns whether the workers and the pool of the trial have ended for a rest. A pool that
+        was killed meanwhile has stored no exit code: a new pool then learns the end."""
+        folder = self._folder_of(trial)
+        return rests.has_rested(folder) and self.get(trial) is None and pools.code_of(folder) == 0
 
     def end_workers(self, trial):
         """Ends the workers of a trial whose pool was killed. Returns False while Slurm has not
@@ -148,7 +160,7 @@ class Fleet:
     def _needs_pool(self, trial):
         """Returns whether the trial has no pool, and needs one. The workers of a trial that rests
         sleep on without their pool, and a new pool adopts them."""
-        must_wait = trial.rests and trial.state == WAITING
+        must_wait = trial.rests and (trial.state == WAITING or self.has_rested(trial))
         has_workers = self.get(trial) is not None or self.is_ending(trial)
         return not has_workers and not trial.verdict and not must_wait
 
@@ -175,7 +187,9 @@ class Fleet:
         pools.make_folder(folder)
         stores.write_json(folder, PARAMETERS, trial.parameters)
         stores.write_json(folder, rests.RUNGS, self._rungs_of(trial.number))
-        rests.wish(folder, bool(trial.rests))
+        if rests.is_wished(folder) != bool(trial.rests):    # otherwise the text stays
+            self._wish(trial, bool(trial.rests))
+        self._note_wish(trial)
         least, most = settings['workers']
         command = [options['program'], 'run', '--job', f'{settings["name"]}/{trial.number}',
                    '--study', settings['name'], '--site', options['site'],
@@ -187,7 +201,8 @@ class Fleet:
                    *pools.filled(trial.number, settings['command'], trial.parameters)]
         with held():
             self._pools[trial.number] = options['starter'].start(
-                folder, command, settings['cwd'], pools.environment_of(folder))
+                folder, command, settings['cwd'],
+                {**pools.environment_of(folder), **({} if self._most else {rests.EXIT: '1'})})
 
     def _stand(self, trial, pool):
         """Passes the standing of a trial to its pool, when the trial has reached a rung: the
@@ -204,6 +219,21 @@ class Fleet:
         self._standings[trial.number] = rung
         pool.signal(signal.SIGUSR2)
 
+    def _wish(self, trial, rests_now):
+        """Stores the wish of a trial. If as many trials as allowed sleep, its workers end in place
+        of a sleep."""
+        must_end = len(self._sleepers - {trial.number}) >= self._most
+        rests.wish(self._folder_of(trial), rests_now, must_end)
+        if rests_now and must_end and self._most > 0 and not self._is_full:
+            self._say(f'trial {trial.number} rests without processes, and so do further ones: '
+                      f'{self._most} trials sleep in memory; --resting-max allows more')
+            self._is_full = True
+
+    def _note_wish(self, trial):
+        folder = self._folder_of(trial)
+        sleeps = rests.is_wished(folder) and not rests.ends_processes(folder)
+        (self._sleepers.add if sleeps else self._sleepers.discard)(trial.number)
+
     def _rest(self, trial, pool):
         """Passes the wish of a trial to rest, or to go on, to its pool. A trial that probes has no
         step before which it could rest."""
@@ -217,7 +247,9 @@ class Fleet:
         if not is_new and not (is_wished and is_late):
             return
         try:
-            rests.wish(folder, is_wished)
+            if is_new:
+                self._wish(trial, is_wished)
+                self._note_wish(trial)
         except OSError:
             return      # a full disk: the next turn tries again
         self._wished_s[trial.number] = now_s

@@ -12,6 +12,7 @@ import time
 from ..errors import GradpoolError, mismatch
 from . import worker
 from .locks import holder_of
+from .rests import awaits
 
 _NAME = re.compile(r'\{([A-Za-z_]\w*)\}')
 _LOG_BYTES = 4096   # end of a log that is searched for its last line
@@ -109,22 +110,12 @@ class Pool:
         """Sends a signal. Drops SIGUSR1 and SIGUSR2 to a process that would be ended by the signal:
         a pool of an earlier version, or one that has just begun. The pool reads the files of its
         folder when it begins."""
-        if number in (signal.SIGUSR1, signal.SIGUSR2) and not self._awaits(number):
+        if number in (signal.SIGUSR1, signal.SIGUSR2) and not awaits(self._pid, number):
             return
         try:
             signal.pidfd_send_signal(self.fd, number)
         except ProcessLookupError:
             pass
-
-    def _awaits(self, number):
-        """Returns whether the pool blocks or catches a signal."""
-        try:
-            with open(f'/proc/{self._pid}/status', encoding='utf-8') as status:
-                masks = [int(line.split()[1], 16) for line in status
-                         if line.startswith(('SigBlk:', 'SigCgt:'))]
-        except OSError:
-            return False
-        return any(mask >> (number - 1) & 1 for mask in masks)
 
     def close(self):
         os.close(self.fd)

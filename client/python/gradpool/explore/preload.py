@@ -1,5 +1,6 @@
 """Starts the pools of a study: directly, or with --preload from a process that imports modules once
 for the workers of all trials (gradpool._preload). A pool gets the modules by fork()."""
+import errno
 import os
 import signal
 import socket
@@ -14,6 +15,9 @@ _LOG = 'preload.log'
 _ROOM = '_GRADPOOL_ROOM'    # its value is memory in which /proc shows variables of a worker
 _ROOM_BYTES = 4096
 _FORK_S = 10
+# errors of the folder of a trial, or of this process; the process that forks workers is well
+_NOT_OF_PARENT = (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.ENOENT, errno.EIO,
+                  errno.EMFILE, errno.ENFILE)
 _TEXT_BYTES = 512
 
 
@@ -75,7 +79,9 @@ class _Parent(_Direct):
         if self._socket is not None:
             try:
                 return Pool.start(folder, command, cwd, environment, self._fork)
-            except OSError:
+            except OSError as error:
+                if error.errno in _NOT_OF_PARENT:
+                    raise
                 self._lose('the process that forks workers has ended')
                 at = command.index('--preload')     # option of the pool; the script has later ones
                 command = command[:at] + command[at + 2:]

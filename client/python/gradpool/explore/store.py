@@ -13,7 +13,8 @@ from ..errors import GradpoolError, mismatch
 from .trial import Trial
 
 NAME = 'study.db'
-VERSION = 2
+VERSION = 3     # 3: a trial may rest without processes, which version 2 would take for its end
+_READ = (2, 3)
 _BUSY_S = 10    # longest wait for another process that writes
 _JSON = ('parameters', 'curve')
 _FIELDS = tuple(field.name for field in dataclasses.fields(Trial))
@@ -43,12 +44,12 @@ class Store:
             self._base = sqlite3.connect(f'file:{_quoted(self.path)}?mode=rw', uri=True,
                                          timeout=_BUSY_S, isolation_level=None)
             version, = self._base.execute('PRAGMA user_version').fetchone()
-            self.settings = {} if version != VERSION else {
+            self.settings = {} if version not in _READ else {
                 name: json.loads(value)
                 for name, value in self._base.execute('SELECT name, value FROM study')}
         except sqlite3.Error as error:
             raise _failure(self.path, error) from None
-        if version != VERSION:
+        if version not in _READ:
             raise mismatch(f'{self.path} has version {version}, expected {VERSION}: another '
                            'gradpool has made this study; use that version')
 
@@ -69,6 +70,13 @@ class Store:
         except sqlite3.Error as error:
             raise _failure(path, error) from None
         return cls(folder)
+
+    def renew(self):
+        """Raises the version of the file: the study continues with this version of gradpool."""
+        try:
+            self._base.execute(f'PRAGMA main.user_version={VERSION}')
+        except sqlite3.Error as error:
+            raise _failure(self.path, error) from None
 
     def trials(self):
         """Returns all trials, by number."""

@@ -8,6 +8,7 @@ from ..errors import mismatch
 from . import locks, pool as pools, service, slurm, store as stores
 from .ending import held
 from .engine import Engine
+from .fleet import RESTING_MAX
 from .preload import starter_of
 from .rules import Never
 from .table import Table
@@ -20,7 +21,7 @@ _made = []      # the Study of this process
 
 class Options:
     """Options of `gradpool explore`, for the Study of its script. Without the command: none."""
-    folder = site = endpoint = slots = preload = engine = None
+    folder = site = endpoint = slots = preload = engine = resting_max = None
     slurm, resume = (), False
 
 
@@ -80,10 +81,12 @@ class Study:
             **self._settings, 'script': os.path.abspath(sys.argv[0]), 'arguments': sys.argv[1:],
             'cwd': os.getcwd(), 'site': options.site, 'slots': options.slots,
             'endpoint': options.endpoint, 'preload': options.preload, 'engine': options.engine,
-            'slurm': list(options.slurm), 'rule_state': {}})
+            'slurm': list(options.slurm), 'rule_state': {},
+            'resting_max': RESTING_MAX if options.resting_max is None else options.resting_max})
 
     def _reopen(self):
         store = stores.Store(self.folder)
+        store.renew()
         for name, value in self._settings.items():
             if store.settings[name] != value:
                 raise mismatch(f'study {self.name}: {name} is {value!r}, and was '

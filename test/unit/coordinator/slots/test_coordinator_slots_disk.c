@@ -103,14 +103,34 @@ static void ends_that_are_not_stored_are_logged(void **state)
     assert_int_equal(pool_expect(pool, POOL_OVER).code, 0);
 }
 
+static void a_start_that_is_not_stored_as_found_is_stored_later(void **state)
+{
+    struct rig *rig = *state;
+    struct end *pool = pool_join(rig, (struct pool_joining){0});
+    pool_submit(pool, "resnet", 1, 1);
+    struct pool_order zero = pool_expect(pool, POOL_START);
+    struct slots *slots = rig->coordinator->service->works->slots;
+    const struct slots_job *job = container_of(list_first(&slots->jobs), struct slots_job, link);
+    disk_error = EIO;
+    pool_started(pool, &zero);
+    kept_log_expect("the order for rank 0 was not stored");
+    assert_int_equal(job->workers[0].state, SLOTS_ORDERED);
+    disk_error = 0;
+    pools_look(rig);
+    assert_int_equal(job->workers[0].state, SLOTS_STARTED);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, pools_setup, teardown)
 
 int main(void)
 {
     static const struct CMUnitTest cases[] = {
-        CASE(a_job_that_is_not_stored_is_refused),     CASE(a_start_that_is_not_stored_is_not_sent),
-        CASE(an_end_that_is_not_stored_is_sent_later), CASE(a_rest_that_is_not_stored_is_refused),
+        CASE(a_job_that_is_not_stored_is_refused),
+        CASE(a_start_that_is_not_stored_is_not_sent),
+        CASE(an_end_that_is_not_stored_is_sent_later),
+        CASE(a_rest_that_is_not_stored_is_refused),
         CASE(ends_that_are_not_stored_are_logged),
+        CASE(a_start_that_is_not_stored_as_found_is_stored_later),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

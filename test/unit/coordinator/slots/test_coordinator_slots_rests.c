@@ -200,6 +200,7 @@ static void a_rest_survives_a_restart(void **state)
     rest(&s);
     pools_restart(s.rig);
     s.pool = pool_join(s.rig, (struct pool_joining){.has = s.orders, .count = 1});
+    assert_string_equal(pool_expect(s.pool, POOL_RESTS).job, "resnet");
     rig_settle(s.rig);
     struct scheduler_view view;
     const struct slots_job *job = find_job(s.rig, "resnet");
