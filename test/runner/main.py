@@ -78,6 +78,8 @@ class Run:
         self.builds = parts.make_builds()
         self.summary = Summary(title)
         self.environment = {**os.environ, 'CMOCKA_MESSAGE_OUTPUT': 'TAP'}
+        # A run starts hundreds of interpreters, which share the compiled modules of the tree.
+        self.environment.pop('PYTHONDONTWRITEBYTECODE', None)
 
     def run(self, chosen, names=()):
         """`chosen`: build name -> function that returns whether a program (name, suites) belongs to

@@ -49,7 +49,7 @@ def start(*command, workers=WORKERS):
         [str(part) for part in (GRADPOOL, 'run', '--workers', workers, '--endpoint',
                                 service.endpoint, *command)],
         capture_output=True, text=True, check=False, timeout=RUN_S, cwd=service.folder,
-        env={**kept, 'PYTHONPATH': str(SOURCE / 'client/python'), 'PYTHONDONTWRITEBYTECODE': '1',
+        env={**kept, 'PYTHONPATH': str(SOURCE / 'client/python'),
              'CUDA_VISIBLE_DEVICES': '', 'GRADPOOL_STALL_MS': '0',  # torch loads slowly
              'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so')})
     said = [[line[4:] for line in done.stdout.splitlines() if line.startswith(f'[{rank}] ')]

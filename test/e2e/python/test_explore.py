@@ -1,5 +1,6 @@
 """Tests gradpool explore with a real service: trials of a plain script report through files, the
 study ends the bad ones, and continues after Ctrl-C and after kill -9."""
+import contextlib
 import csv
 import json
 import os
@@ -11,11 +12,13 @@ import tempfile
 import unittest
 
 import harness
+import ranks  # sets GRADPOOL_LIBRARY, before gradpool is imported
 import tap
+from gradpool.explore import locks, store as stores
 from harness import BUILD, GRADPOOL, Service, until
 
 SOURCE = pathlib.Path(__file__).resolve().parents[3]
-ENVIRONMENT = {'PYTHONPATH': str(SOURCE / 'client/python'), 'PYTHONDONTWRITEBYTECODE': '1',
+ENVIRONMENT = {'PYTHONPATH': str(SOURCE / 'client/python'),
                'GRADPOOL_LIBRARY': str(BUILD / 'client/libgradpool.so')}
 STUDY_S = 120   # time limit of a study without progress
 # Reports steps 1 to 20. A file hold-N-S of the folder holds trial N after its step S.
@@ -40,6 +43,16 @@ for number in {numbers}:
 study.run()
 print('best', study.best and study.best.number)
 '''
+
+
+def trials_in(folder):
+    """Returns the trials of a study, as `gradpool trials --json` prints them. A wait calls this
+    function often, and an interpreter for each call would cost more than the study."""
+    if not (folder / stores.NAME).exists():
+        return []
+    with contextlib.closing(stores.Store(folder)) as store:
+        document = stores.document_of(store.settings, store.trials(), locks.is_locked(folder))
+    return json.loads(json.dumps(document))['trials']
 
 
 class Studies(unittest.TestCase):
@@ -77,11 +90,7 @@ class Studies(unittest.TestCase):
 
     def rows(self):
         """Returns the trials by number."""
-        if not (self.results / 'study.db').exists():
-            return {}
-        answer = self.trials('--json')
-        self.assertEqual(answer.returncode, 0, answer.stderr)
-        return {one['number']: one for one in json.loads(answer.stdout)['trials']}
+        return {one['number']: one for one in trials_in(self.results)}
 
     def state_of(self, number):
         return self.rows().get(number, {}).get('state')
@@ -133,6 +142,9 @@ class Studies(unittest.TestCase):
         self.assertEqual([one['number'] for one in found], ['1', '2', '3'])
         self.assertEqual(json.loads((self.results / 'trials.json').read_text())['trials'][0],
                          rows[1])
+        printed = self.trials('--json')
+        self.assertEqual(printed.returncode, 0, printed.stderr)
+        self.assertEqual(json.loads(printed.stdout)['trials'], list(rows.values()))
         self.assertIn('start', (self.results / '0001/rank-0.log').read_text())
         self.assertEqual([site['held'] for site in self.jobs()['sites']], [0])
 

@@ -11,7 +11,7 @@ import unittest
 import harness
 import tap
 from harness import GRADPOOL, until
-from test_explore import ENVIRONMENT
+from test_explore import ENVIRONMENT, trials_in
 from test_explore_rules import PAGE, program_of
 
 STUDY_S = 240   # each trial imports torch and scikit-learn, on a busy machine
@@ -46,7 +46,8 @@ class Page(unittest.TestCase):
         words = command.split('#')[0].split()
         self.assertEqual(words, 'gradpool explore sweep.py --slots 8'.split())
         process = self.start(*words[1:-1], '2', '--preload', 'torch')
-        until(lambda: any(one['reports'] for one in self.rows()), 'a trial reports', STUDY_S,
+        study = self.folder / 'gradpool-digits'
+        until(lambda: any(one['reports'] for one in trials_in(study)), 'a trial reports', STUDY_S,
               process)
         process.signal(signal.SIGINT)
         self.assertEqual(process.wait(STUDY_S), 130, process.text())

@@ -21,7 +21,7 @@ from gradpool.explore.pool import Pool
 from gradpool.explore.preload import starter_of
 from gradpool.explore.worker import VARIABLE
 from harness import GRADPOOL, Service, until
-from test_explore import ENVIRONMENT, STUDY_S
+from test_explore import ENVIRONMENT, STUDY_S, trials_in
 from test_explore_ends import SETTINGS
 
 
@@ -301,10 +301,7 @@ class Studies(Folder):
         return process
 
     def row(self):
-        answer = harness.run(['env', '-C', self.folder, GRADPOOL, 'trials', '--json',
-                              'gradpool-digits'], capture_output=True, text=True,
-                             env={**os.environ, **ENVIRONMENT})
-        found = json.loads(answer.stdout)['trials'] if answer.returncode == 0 else []
+        found = trials_in(self.results)
         return found[0] if found else {}
 
     def site(self):
