@@ -537,11 +537,12 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
 /* At run time libfabric reports only the first two numbers of its version. */
 void fabric_ofi_library(struct library *ret_row)
 {
-    uint32_t now = ofi_library_load() < 0 ? 0 : fi_version();
+    int error = ofi_library_load();
+    uint32_t now = fi_version();
     ret_row->name = "libfabric";
     snprintf(ret_row->built, sizeof ret_row->built, "%d.%d", FI_MAJOR_VERSION, FI_MINOR_VERSION);
-    if (now == 0)
-        ret_row->running[0] = '\0';
+    if (error < 0)
+        snprintf(ret_row->running, sizeof ret_row->running, "missing");
     else
         snprintf(ret_row->running, sizeof ret_row->running, "%u.%u", FI_MAJOR(now), FI_MINOR(now));
 }
