@@ -23,9 +23,9 @@
  *
  * Failed tensors: an error of one tensor (ranks disagree, or its parameters are lost) fails this
  * tensor alone, on every rank. Its open request ends with the error, and each later push returns
- * the error. gp_last_error() begins with the name of the tensor. Other tensors of the job continue.
- * gp_tensor_undeclare() on all ranks and a new declare make the name usable again. Exception: the
- * failure of the GP_LEADS tensor also fails the GP_CHOSEN tensors.
+ * the error, which begins with the tensor's name. Until the job is left, lanes may write to its
+ * `result` in memory of gp_alloc(). Other tensors continue. gp_tensor_undeclare() on all ranks and
+ * a new declare make the name usable again. A failed GP_LEADS tensor fails the GP_CHOSEN tensors.
  *
  * Threads: any thread may call any function. The caller makes sure that no thread uses an object
  * while another thread destroys the object by gp_disconnect(), gp_job_leave(), gp_free(),
@@ -177,14 +177,14 @@ enum gp_backup_rule {
     GP_BACKUP_BLIND,   /* closes at a k chosen before each round for the most gradients per time */
     GP_BACKUP_ADASYNC, /* k grows as the loss falls */
 };
-enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL }; /* 2nd: mean times k / workers */
+enum gp_backup_rate { GP_RATE_FIXED = 0, GP_RATE_PROPORTIONAL /* mean times k / workers */ };
 
 /* Backup workers of a job. With GP_BACKUP_ALL all other fields are 0. */
 typedef struct gp_backup_spec {
     enum gp_backup_rule rule;
     uint32_t k;         /* STATIC: gradients of a round; ADASYNC: of the first round; others: 0 */
     uint32_t least;     /* minimum of gradients of a round, at most `workers`; 0 means 2 */
-    uint32_t absence;   /* missed rounds until rounds wait for a rank; 0: 64; UINT32_MAX: never */
+    uint32_t absence;   /* rounds wait for a rank that missed so many; 0: 64; UINT32_MAX: never */
     uint32_t lag;       /* without update rules: rounds a rank may be behind, up to 16; 0: 4 */
     uint32_t gradients; /* maximum of gradients of one rank in a round, 1 to 7; 0 means 1 */
     enum gp_backup_rate rate;
@@ -222,7 +222,7 @@ GP_API int gp_job_spec_from_environment(gp_job_spec *ret_spec);
  * and for the end of a former job of the same name.
  *
  * In an elastic job (workers_max above workers, or GP_CONTINUE) a rank may join late, or again. If
- * the other ranks push each of its tensors once an iteration, the rank enters all these tensors
+ * the other ranks push each tensor of the job once an iteration, the rank enters all these tensors
  * after the same iteration. Otherwise the rank enters each tensor at the tensor's open round.
  *
  * Errors, after which this process is not in the job: -EINVAL a wrong field of `spec`, or a
@@ -254,7 +254,7 @@ GP_API int gp_job_membership(gp_job *job, gp_membership *ret_membership);
  * If ranks push each GP_ALL tensor once an iteration, the new ranks apply to all GP_ALL tensors
  * after the same iteration. To add ranks, a rank that pushes calls this function between two
  * iterations, before a joining rank declares; then the joining rank misses no round. To remove
- * ranks, call from a thread that does not push, because leaving ranks may need this rank.
+ * ranks, call from a thread that does not push: a leaving rank may wait for a push of this rank.
  *
  * Errors: -EOPNOTSUPP the job is not elastic; -EINVAL `workers`; -ETIMEDOUT not done within
  * timeout_ms (the text names late ranks or the tensor), but the resize stays in force; -ECANCELED
@@ -265,8 +265,8 @@ GP_API int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms);
  * tensors and its gp_alloc() memory, except gp_keep() memory. The call takes seconds at most, and
  * waits while other threads copy results. Waiting calls of other threads end with -ECANCELED. A
  * later gp_wait() for a request of the job returns -ECANCELED, and frees the request. A timeline is
- * completed. Ranks that push later get an error with this rank, or continue in an elastic job. NULL
- * is fine; no effect in a forked child. The second function is for a worker after an error. */
+ * completed. Later pushes of other ranks fail and name this rank; an elastic job continues. NULL is
+ * fine; no effect in a forked child. The second function is for a worker that has failed. */
 GP_API void gp_job_leave(gp_job *job);
 GP_API void gp_job_leave_failed(gp_job *job);
 
@@ -318,7 +318,7 @@ typedef struct gp_tensor_spec {
     /* 1..255 bytes of UTF-8, not beginning with "gradpool."; ranks match tensors by name */
     const char *name;
     enum gp_dtype dtype; /* of gradients and results in the caller's memory */
-    uint64_t elements;   /* at most 1 TiB; 0: the rounds of the tensor only synchronise ranks */
+    uint64_t elements;   /* at most 1 TiB of data; 0: rounds only synchronise the ranks */
     /* Set of ranks in any order, including this rank; a rank named twice counts once. NULL: all
      * ranks of the job. */
     const uint32_t *ranks;
@@ -382,9 +382,9 @@ GP_API uint64_t gp_tensor_elements(const gp_tensor *tensor);
 
 /* Allocates `bytes` of memory that lanes on this host use in place: whole pages, zeroed, shared;
  * for 0 bytes one page. All pages are allocated during the call, and count for this process and its
- * memory cgroup. The memory belongs to the job: gp_free() or gp_job_leave() frees it. Other threads
- * of the job are not delayed. Errors: -ENOSPC more than 512 GiB or 64 allocations of this worker in
- * the job, or the host has no room; -EMFILE no descriptor is left. */
+ * memory cgroup. The memory belongs to the job: gp_free() or gp_job_leave() frees it. Pushes of
+ * other threads go on meanwhile. Errors: -ENOSPC more than 512 GiB or 64 allocations of this worker
+ * in the job, or the host has no room; -EMFILE no descriptor is left. */
 GP_API int gp_alloc(gp_job *job, size_t bytes, void **ret_memory);
 
 /* Makes memory of gp_alloc() outlast the job: gp_job_leave() does not unmap the memory, and the
@@ -461,7 +461,7 @@ GP_API int gp_update_group(gp_job *job, const gp_item *items, size_t count,
 typedef struct gp_round {
     uint64_t number;           /* newest round of the job whose parameters this rank has */
     uint64_t missed;           /* closed rounds in which no gradient of this rank counted */
-    uint32_t counted, of, own; /* gradients in the mean (0: unknown); ranks; own in the mean */
+    uint32_t counted, of, own; /* gradients in the mean, 0: unknown; ranks; own gradients in it */
 } gp_round;
 
 /* Ends this rank's round in a job with backup workers. Before the call this rank pushes each tensor
@@ -470,9 +470,9 @@ typedef struct gp_round {
  * these pushes returns -EDEADLK. Returns 0: the gradient counts; 1: dropped. With rules the results
  * are the parameters of this or a later round; without rules, the sums of this round. The results
  * of a round are the same on every rank that gets them. Returns 2, only if backup.gradients is
- * above 1: the round is open. Push each group again, with a gradient on the same parameters; the
- * push returns the same request. Then call again. `loss`: see gp_job_tell_loss(). `ret_round` may
- * be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
+ * above 1: the round is still open. Push each group again, with a further gradient on the same
+ * parameters (the push returns the same request), and call again. `loss`: see gp_job_tell_loss().
+ * `ret_round` may be NULL. After -ETIMEDOUT call again. Errors of gp_wait(); -EINVAL no push. */
 GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round);
 
 /* In a job without rules, fetches the sums of the next round that closed without this rank. The
@@ -483,11 +483,11 @@ GP_API int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_
 GP_API int gp_round_next(gp_job *job, int timeout_ms);
 
 /* Returns the newest closed round whose results this rank lacks; 0: none. A gradient for that round
- * will be dropped. Never waits. After the first call, messages of lanes are read at any time. */
+ * will be dropped. Never waits. From the first call on, a thread of the library reads lanes. */
 GP_API uint64_t gp_job_passed(gp_job *job);
 
-/* Ends this rank's round without a push, after gp_job_passed() and a first gp_round_end(). Results
- * are written as by gp_round_next(), which follows. Returns 1: no gradient counts; 0: earlier ones
+/* Ends this rank's round without a push, if gp_job_passed() names the round; not in the first
+ * round. gp_round_next() then gets the results. Returns 1: no gradient counts; 0: earlier ones
  * count, call gp_wait(); 2: the round is open. Errors of gp_round_next(); -EINVAL after a push. */
 GP_API int gp_round_skip(gp_job *job, int timeout_ms, gp_round *ret_round);
 
@@ -511,9 +511,9 @@ GP_API int gp_receive(gp_tensor *tensor, void *values, gp_request **ret_request)
  * Every other error frees the request, returns the memory, and leaves `result` undefined:
  * -ECONNRESET or -EPIPE a worker or an aggregator was lost or left (the text names it); -EINVAL
  * ranks disagree (the text has ranks and values); -EOWNERDEAD a result or state was lost with its
- * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. An error of a
- * tensor or of the job is final (see the top of this file). Exceptions, which leave the request
- * unchanged: -EINVAL for NULL, -ECHILD in a forked child, -EDEADLK before gp_round_end(). */
+ * lane; -ESHUTDOWN the service was stopped; -ECANCELED this rank left the job. If one tensor of a
+ * group fails, the call first waits until no lane uses memory of the others. These errors leave the
+ * request unchanged: -EINVAL for NULL, -ECHILD after fork(), -EDEADLK before gp_round_end(). */
 GP_API int gp_wait(gp_request *request, int timeout_ms);
 
 /* Returns 1 when the request is done, with or without an error: gp_wait() will not block, and

@@ -75,9 +75,9 @@ void endpoint_names_refresh(const struct endpoint *e, struct endpoint_names *nam
 void endpoint_names_rest(struct endpoint_names *names);
 
 /* Connects before the deadline, and tries every address. `slot` (or NULL) contains the socket after
- * success and -1 after an error; the caller must not hold its lock. Returns 0 or an error, whose
- * text names the endpoint, the address and the next step. -ECONNREFUSED, -ETIMEDOUT, -EHOSTUNREACH,
- * -ENOENT (no socket file), -EINVAL (port 0). */
+ * success and -1 after an error; the caller must not hold the lock of `slot`. Returns 0 or an
+ * error, whose text names the endpoint, the address and the next step. -ECONNREFUSED, -ETIMEDOUT,
+ * -EHOSTUNREACH, -ENOENT (no socket file), -EINVAL (port 0). */
 int endpoint_connect_to(const struct endpoint *e, const struct endpoint_addresses *addresses,
                         uint64_t deadline_ns, const struct endpoint_slot *slot, int *ret_fd,
                         struct err *err);

@@ -74,8 +74,9 @@ int reduce_set_find(const char *name, enum reduce_set *ret_set);
  * NULL. */
 const char *reduce_set_name(enum reduce_set set);
 
-/* Returns the kernel from sources of dtype `from` to targets of dtype `to`: the same dtype or the
- * accumulator's. Returns NULL if there is no such kernel on this machine. */
+/* Returns the kernel from sources of dtype `from` to targets of dtype `to`: either `from`,
+ * or the dtype of its accumulator. Returns NULL if there is no such kernel
+ * on this machine. */
 reduce_fn reduce_pick(enum reduce_set set, enum reduce_operation operation, enum reduce_dtype from,
                       enum reduce_dtype to);
 

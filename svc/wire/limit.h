@@ -23,9 +23,10 @@
       1 << 19, false)                                                                           \
     X(JOB_BYTES, "job-bytes", "bytes of one job's tensors", "1T", 1, LIMIT_TIB * 64, LIMIT_TIB, \
       true)                                                                                     \
-    X(JOB_TABLE_BYTES, "job-table-bytes", "bytes of rows of one job's tables, as granted to "   \
-      "lanes", "64G", UINT64_C(1) << 20, LIMIT_TIB * 64, LIMIT_TIB / 16, true)                  \
-    X(JOB_LENT, "job-lent", "bytes lent by one job's workers to one lane", "4T", 1,             \
+    X(JOB_TABLE_BYTES, "job-table-bytes", "bytes of memory granted to lanes for rows of one "   \
+      "job's tables", "64G", UINT64_C(1) << 20, LIMIT_TIB * 64, LIMIT_TIB / 16, true)           \
+    X(JOB_LENT, "job-lent", "bytes of memory that one job's workers share with one lane", "4T", \
+      1,                                                                                        \
       LIMIT_TIB * 768, LIMIT_TIB * 4, true)                                                     \
     X(JOB_REGIONS, "job-regions", "regions lent by one job's workers to one lane", "8192", 1,   \
       1 << 24, 8192, false)                                                                     \
@@ -42,16 +43,17 @@
       1 << 30, 1 << 23, false)                                                                  \
     X(TENANT_BYTES, "tenant-bytes", "bytes of one tenant's tensors", "64T", 1,                  \
       LIMIT_TIB * 1024, LIMIT_TIB * 64, true)                                                   \
-    X(TENANT_TABLE_BYTES, "tenant-table-bytes", "bytes of rows of one tenant's tables, as "     \
-      "granted to lanes", "256G", UINT64_C(1) << 20, LIMIT_TIB * 1024, LIMIT_TIB / 4, true)     \
-    X(TENANT_LENT, "tenant-lent", "bytes lent by one tenant's workers to one aggregator",       \
-      "16T", 1, LIMIT_TIB * 768, LIMIT_TIB * 16, true)                                          \
+    X(TENANT_TABLE_BYTES, "tenant-table-bytes", "bytes of memory granted to lanes for rows "    \
+      "of one tenant's tables", "256G", UINT64_C(1) << 20, LIMIT_TIB * 1024, LIMIT_TIB / 4,     \
+      true)                                                                                     \
+    X(TENANT_LENT, "tenant-lent", "bytes of memory that one tenant's workers share with one "   \
+      "aggregator", "16T", 1, LIMIT_TIB * 768, LIMIT_TIB * 16, true)                            \
     X(TENANT_REGIONS, "tenant-regions", "regions lent by one tenant's workers to one lane",     \
       "16384", 1, 1 << 24, 16384, false)                                                        \
     X(TENANT_CONNECTIONS, "tenant-connections", "control connections of one tenant", "20480",   \
       1, 1 << 20, 20480, false)                                                                 \
-    X(TENANT_CPU, "tenant-cpu", "percent of the coordinator's core, for one tenant's requests " \
-      "beside those of others", "25", 1, 100, 25, false)                                        \
+    X(TENANT_CPU, "tenant-cpu", "percent of the coordinator's core for one tenant's "          \
+      "requests, while others have requests", "25", 1, 100, 25, false)                          \
     X(TENANT_MESSAGES, "tenant-messages", "bytes of one tenant's control messages that are "    \
       "not whole yet", "256M", UINT64_C(1) << 24, UINT64_C(1) << 40, UINT64_C(1) << 28, true)
 #define LIMIT_SERVICE_TABLE(X)                                                                  \

@@ -38,9 +38,27 @@ static bool request_has_ended(const struct gp_request *q)
     return q->err.code || (list_is_empty(&q->waiting) && !(q->rows && q->rows->open > 0));
 }
 
+/* Returns whether a lane may read or write memory of the caller in the tensor's open round. The
+ * memory of a failed tensor has no further effect. */
+static bool tensor_lends(const struct gp_tensor *t, const struct gp_request *q)
+{
+    return t->open_request == q && t->without_commit > 0 && t->open.ends_committed &&
+           !t->failure.code;
+}
+
+bool request_still_lends(const struct gp_request *q)
+{
+    if (!q->err.code || q->job->failure.code)
+        return false;
+    list_for_each_entry (const struct gp_tensor, t, &q->waiting, in_request)
+        if (tensor_lends(t, q))
+            return true;
+    return false;
+}
+
 bool request_is_over(const struct gp_request *q)
 {
-    return list_is_empty(&q->copying) && request_has_ended(q);
+    return list_is_empty(&q->copying) && request_has_ended(q) && !request_still_lends(q);
 }
 
 bool request_goes_on(const struct gp_request *q)
@@ -52,7 +70,8 @@ bool request_goes_on(const struct gp_request *q)
 bool request_has_news(void *request)
 {
     const struct gp_request *q = request;
-    return request_is_over(q) || !list_is_empty(&q->landed) || request_goes_on(q);
+    bool has_results = !q->err.code && !list_is_empty(&q->landed);
+    return request_is_over(q) || has_results || request_goes_on(q);
 }
 
 void request_fail(struct gp_request *q, int code, const char *text)

@@ -48,6 +48,9 @@ void request_release(struct gp_request *q);
 /* Moves the request of a job that is being freed to the client, because the caller of the API still
  * has a pointer to the request. Called with the client's lock held (L14). */
 void request_abandon(struct gp_request *q);
+/* Returns whether the request has failed, but lanes may still use lent memory of its other tensors
+ * (L2). */
+bool request_still_lends(const struct gp_request *q);
 bool request_is_over(const struct gp_request *q);
 /* Returns whether the request is the announcement of this rank's gradient in a job with backup
  * workers, and the leader lane wants another gradient of the same round. */

@@ -167,8 +167,8 @@ static void copy_in(struct gp_tensor *t)
 
 void push_begin_queued(struct gp_tensor *t)
 {
-    if (hold_stops(t))
-        return;
+    if (t->request->err.code || hold_stops(t))
+        return; /* a failed request begins no further round */
     t->is_queued = false;
     t->job->queued--;
     trace_step(t->job->trace, t->next.traced_ns, TRACE_BEGUN);

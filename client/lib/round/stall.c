@@ -24,10 +24,12 @@
 #define TENSORS_NAMED_MAX 3
 
 /* Returns a stalled piece: preferably an announced piece, because other ranks may be missing in its
- * round. NULL: no piece is open. */
+ * round. NULL: no piece is open, or the tensor has failed. */
 static struct piece *stalled_piece(struct gp_tensor *t)
 {
     struct piece *open = NULL;
+    if (t->failure.code)
+        return NULL; /* the request waits for its other tensors */
     for_each_piece (p, t) {
         if (p->standing == PIECE_ANNOUNCED)
             return p;
@@ -40,7 +42,7 @@ static struct piece *stalled_piece(struct gp_tensor *t)
 static void stall_query_tensor(struct gp_request *q, struct gp_tensor *t)
 {
     for_each_piece (p, t) {
-        bool is_open = p->standing != PIECE_IDLE || p->is_entering;
+        bool is_open = (p->standing != PIECE_IDLE || p->is_entering) && !t->failure.code;
         if (q->queries == QUERIES_MAX || !is_open || p->is_orphan || p->link->was_queried)
             continue;
         p->link->was_queried = link_query(p->link, p);
@@ -232,6 +234,14 @@ static void append_late(const struct gp_request *q, char *text)
         text_append(text, ERR_TEXT_BYTES, "; %s", q->job->late.text);
 }
 
+/* Appends the error of a failed request that waits for the end of rounds with lent memory. */
+static void append_failure(const struct gp_request *q, char *text)
+{
+    if (request_still_lends(q))
+        text_append(text, ERR_TEXT_BYTES,
+                    "; the request has failed, and lanes still use its memory: %s", q->err.text);
+}
+
 int stall_explain(struct gp_request *q, uint64_t timeout_ns)
 {
     char text[ERR_TEXT_BYTES] = "";
@@ -243,6 +253,7 @@ int stall_explain(struct gp_request *q, uint64_t timeout_ns)
         return error;
     text_append(text, sizeof text, " after %" PRIu64 " ms", timeout_ns / NS_PER_MS);
     append_late(q, text);
+    append_failure(q, text);
     return client_error(-ETIMEDOUT, "%s. To wait longer, raise timeout_ms or GRADPOOL_TIMEOUT_MS",
                         text);
 }

@@ -284,8 +284,8 @@ static bool begin_has_entered(void *context)
     return true;
 }
 
-/* Sends the first record of a rank without the state. The rank must have entered all tensors,
- * because the record has the number of their rounds. */
+/* Sends the first record of this rank, which does not have the state yet. The rank must have
+ * entered all tensors, because the record contains the number of their rounds. */
 static int begin_send_late(const struct beginning *b)
 {
     struct gp_job *job = b->job;

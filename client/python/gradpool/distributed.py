@@ -157,7 +157,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
     def _carrier_to_scatter(self, output, given):
         if given.numel() != self.size() * output.numel() or given.dtype != output.dtype:
             raise mismatch(f'reduce_scatter: {given.numel()} {given.dtype} in, {output.numel()} '
-                           f'{output.dtype} out, in a group of {self.size()}')
+                           f'{output.dtype} out, in a group of {self.size()}; the input must have '
+                           'the output\'s dtype, and its elements times the size of the group')
         return carrier_of(given, False)
 
     def _reduce_scatter(self, output, given, operation):
@@ -448,7 +449,8 @@ class ProcessGroup(Together, torch.distributed.ProcessGroup):
             sizes = [tensor.shape[0] // self.size()] * self.size()
         if len(sizes) != self.size() or sum(sizes) != tensor.shape[0]:
             raise mismatch(f'all_to_all: splits {sizes} of a tensor of shape {tuple(tensor.shape)} '
-                           f'in a group of {self.size()}')
+                           f'in a group of {self.size()}; give one split for each rank, with '
+                           'the sum of the first dimension')
         return tensor.split(list(sizes))
 
     def _check_count(self, what, tensors):

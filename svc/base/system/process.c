@@ -84,7 +84,9 @@ uint64_t process_namespace(void)
  * last number is the one in the process's own namespace. */
 uint32_t process_own_number(uint32_t pid)
 {
-    char status[1 << 16]; /* large, because the list of the user's groups precedes this line */
+    char status
+        [1
+         << 16]; /* the list of the user's groups, before the line that is searched, may be long */
     if (!read_of(pid, "status", status, sizeof status))
         return 0;
     const char *line = strstr(status, "\nNSpid:");

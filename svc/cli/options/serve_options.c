@@ -108,7 +108,8 @@ const struct knob serve_knobs[] = {
      .preset = "gradpool://127.0.0.1:7077", .read = knob_read_text, OF(listen)},
     LANE_ADVERTISE(struct cli_serve, ACCESS),
     LANE_INTERFACE(struct cli_serve, ACCESS, "control and data", "any"),
-    {"state-dir", "DIR", "state and control socket; at most 94 bytes", .section = ACCESS,
+    {"state-dir", "DIR", "folder of the state and the control socket; a path of at most 94 bytes",
+     .section = ACCESS,
      .shown = "`$XDG_STATE_HOME/gradpool`, else `~/.local/state/gradpool`",
      .find_preset = cli_state_dir_default, .read = knob_read_text, OF(state_dir)},
     {"operators", "GROUP", "group with access to the control socket", KNOB_TYPED, ACCESS,
@@ -133,12 +134,12 @@ const struct knob serve_knobs[] = {
     LANE_PER_CORE(struct cli_serve, PROCESSES),
     LANE_DATA_PORT(struct cli_serve, PROCESSES),
     {"worker-slots", "SITE=N",
-     "slots of each site for workers of pools; a comma separates two sites",
+     "slots of each site for workers of pools: `SITE=N`, or `SITE=N,SITE=N`",
      .section = PROCESSES, .shown = "none", .read = knob_read_text, OF(worker_slots)},
     LANE_NETWORK_GBIT(struct cli_serve, PROCESSES),
     {"stop", "auto|service|jobs",
-     "SIGTERM: `service` leaves jobs to the next start, `jobs` ends jobs, `auto` decides by the "
-     "host",
+     "SIGTERM: `service` keeps jobs for the next start, `jobs` ends them; `auto`: `service` if "
+     "aggregators can outlive `serve`",
      .section = PROCESSES, .preset = "auto", .read = serve_read_stop},
     LANE_ORPHAN_TIMEOUT(struct cli_serve, PROCESSES, "600",
                         "time until local aggregators without a coordinator end; 60 s without "
@@ -164,12 +165,12 @@ const struct knob serve_knobs[] = {
      "copies of parameters and moments: `replica`, `worker`, `none`", .section = PLACEMENT,
      .preset = "none", .read = serve_read_durability, OF(durability)},
     {"scale", "on|off",
-     "with the load, lanes open and park, and aggregators start and end; off for a policy "
-     "without a loss limit",
+     "with the load, lanes open and close, and aggregators start and end; always off with a "
+     "policy that has no loss limit",
      .section = PLACEMENT, .shown = "`on`", .read = serve_read_scale},
     {"scale-hold", "SECONDS",
-     "time of low load until a lane is emptied; after a third of it unused lanes park, after "
-     "ten times unused aggregators end",
+     "time of low load until a lane is emptied; unused lanes close after 1/3 of it, unused "
+     "aggregators end after 10 times",
      .section = PLACEMENT, .preset = "30", .unit = "s", .least = 1, .most = 86400,
      .read = knob_read_number, OF(scale_hold_s)},
     {"order-hold", "SECONDS", "time after `move` in which growth does not move the job; 0: none",
@@ -183,8 +184,8 @@ const struct knob serve_knobs[] = {
      .section = PLACEMENT, .preset = "0", .most = COUNT_MAX, .read = knob_read_number,
      OF(lanes_spare)},
     {"explore", "on|off|blind",
-     "`on`: load moves off slow lanes if rounds become shorter; `blind`: by rates alone, for "
-     "comparison",
+     "`on`: moves load from slow lanes, and undoes a move that did not shorten rounds; `blind`: "
+     "undoes none, for comparison",
      .section = PLACEMENT, .preset = "off", .read = serve_read_explore},
     {"piece-max", "BYTES", "maximum bytes of a piece and of a task, 4096 to 4194304",
      .section = PLACEMENT, .shown = "4 MiB", .least = 4096, .most = 4194304,

@@ -140,7 +140,7 @@ static const char *job_lack(const struct job *job, const struct table_terms *ter
     bool takes_late = job->workers > job->ranks->founding;
     bool is_bsp = terms->consistency <= TABLE_TERMS_BSP;
     if (job->terms->is_elastic && terms->durability == DURABILITY_REPLICA)
-        return "a job that continues without lost workers has no copies of rows in this version; "
+        return "a job with on_worker_loss GP_CONTINUE cannot have copies of rows in this version; "
                "set durability to GP_DURABILITY_NONE, or on_worker_loss to GP_FAIL";
     if (job_has_other_durability(job, terms))
         return "the job has tables with another durability, and a copy contains all tables of a "

@@ -18,8 +18,8 @@
 
 #define OFFERS_MAX 4096
 
-/* Sets the number and the identity of the process. On a Unix socket the kernel supplies the number.
- * On other sockets the number in the message is used, for display only. */
+/* Sets the process number (pid) and the identity of the aggregator. On a Unix socket the kernel
+ * supplies the pid. On other sockets the pid in the message is used, for display only. */
 static void identify(struct aggregator *a, struct peer *p, uint32_t told_pid)
 {
     int pid;

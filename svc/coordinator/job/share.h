@@ -18,9 +18,8 @@ static inline const WIRE(JobUse) * jobs_use_of(const struct job *job, const stru
 }
 /* Returns the share, or NULL if the lane has no piece of the job. */
 const struct share *share_in_use(const struct job *job, const struct lane *lane);
-/* Returns the part of share->lane_ns that is spent on tables, whose shards do not move. Before
- * lanes have sent the times of pieces, this part is known only if the share has no pieces of
- * tensors. */
+/* Returns the part of share->lane_ns that is spent on tables. 0 while unknown: before lanes have
+ * sent the times of pieces, the part is known only if the share has no pieces of tensors. */
 uint64_t share_rows_ns(const struct job *job, const struct share *share);
 /* Returns whether workers of the job may connect to the lane: the job has a share there, perhaps
  * without pieces yet. */

@@ -125,7 +125,8 @@ void slots_workers_keep(const struct slots_job *job)
             store_put(store, &row);
     }
     if (store_commit(store, &err) < 0)
-        log_error("job %s: the ends of its workers were not stored: %s", job->name, err.text);
+        log_error("job %s: the end of its workers could not be written to the state directory: %s",
+                  job->name, err.text);
 }
 
 void slots_worker_out(struct slots_job *job, uint32_t rank)

@@ -1,5 +1,5 @@
-/* Handles held pieces, and pieces that will be released after a round, until these pieces are
- * frozen. RULES.md: A26, A38. */
+/* Freezes pieces: a held piece at once, and a piece with an open round after this round. RULES.md:
+ * A26, A38. */
 #include "svc/lane/piece/rest.h"
 
 #include "svc/lane/job/table.h"

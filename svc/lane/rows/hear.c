@@ -229,7 +229,8 @@ static const char *hear_settings(struct worker *w, const struct record_clock *re
         return "settings are for an unknown table; use one version of gradpool";
     bool is_repeated = table->queues->ranks[w->number].must_stand;
     if (record->clock < table_clocks_of(table->clocks, w->number) && !is_repeated)
-        return "settings are for a clock that the worker has ended; use one version of gradpool";
+        return "settings arrived for a clock whose end the worker has announced; use one version "
+               "of gradpool on all hosts";
     const char *wrong = row_wrong(table->terms->rule, &settings);
     if (wrong) {
         job_fail(w->job, -EINVAL,

@@ -9,7 +9,7 @@
  * of its rank need. Has no effect for mapped memory, for a replica holder, and in a job without
  * tables. Returns 0, or an error after which the job has failed. */
 int network_open(const struct worker *w, const struct fabric *fabric);
-/* Frees all memory of the job's tables; a lane that ends has no fabric any more. */
+/* Frees all network memory of the job's tables. Uses no fabric, so a lane may have closed it. */
 void network_close(struct lane_tables *tables);
 
 /* Allocate and free memory that reads and writes over a network use. */

@@ -64,8 +64,8 @@ struct site_standing {
     double value;
 };
 
-/* Messages, from the caller of pool_run(). All are called in one thread, and may wait for some
- * seconds. Each returns 0 or a negative errno with a text. */
+/* Functions that send messages to the coordinator. The caller of pool_run() supplies them. They run
+ * in one thread, may block for some seconds, and return 0 or a negative errno with a text. */
 struct site_calls {
     /* Connects and joins with the workers that exist. A new pool ends earlier jobs of its folder.
      * `ret_has_job`: the coordinator knows the job. `ret_is_refused`: the service has refused the

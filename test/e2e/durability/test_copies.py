@@ -19,8 +19,7 @@ import gradpool
 import test_members as members
 from harness import until
 
-# number of elements; the last tensor has several pieces
-SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
+SIZES = members.SIZES
 # with powers of two, results do not depend on fused operations, which numpy lacks
 RATE, MOMENTUM = 2.0 ** -8, 0.5
 LOSSES, RESIZES = (4, 6) if os.environ.get('GRADPOOL_TEST_LONG') else (1, 2)

@@ -15,8 +15,8 @@ import tap
 import gradpool
 from harness import GRADPOOL, Process, Service, is_alive, state_of, until
 
-# number of elements in 64 MiB: the write must last long enough to be stopped in the middle
-ELEMENTS = 16 << 20
+# number of elements in 16 MiB: the write must last long enough to be stopped in the middle
+ELEMENTS = 4 << 20
 WORKERS = 2
 WAIT_MS = 90000
 ATTEMPTS = 200      # on a busy host this test seldom runs in the middle of a write
@@ -35,7 +35,11 @@ def lent_memory():
 
 
 def digest_of(memory):
-    return [hashlib.blake2b(part.tobytes()).hexdigest() for part in memory]
+    return [hashlib.blake2b(part).hexdigest() for part in memory]
+
+
+def has_bits(array, expected):
+    return numpy.array_equal(array.view(numpy.int32), expected.view(numpy.int32))
 
 
 def find(memory, values):
@@ -77,7 +81,7 @@ class Training:
     def check(self):
         """Checks the results, and that the gradients in shared memory are unchanged."""
         for result in self.results:
-            self.case.assertEqual(result.tobytes(), self.sum.tobytes(), f'round {self.round}')
+            self.case.assertTrue(has_bits(result, self.sum), f'round {self.round}')
 
     def train(self, rounds):
         for _ in range(rounds):
@@ -90,7 +94,7 @@ class Training:
             before = self.sum
             landing = find(lent_memory(), before)
             self.case.assertEqual(len(landing), WORKERS)
-            probes = [(part, at) for part in landing for at in range(0, ELEMENTS, 1 << 18)]
+            probes = [(part, at) for part in landing for at in range(0, ELEMENTS, ELEMENTS >> 6)]
             # before the push, no element may have the new value
             first = [part[at] for part, at in probes]
             self.push()

@@ -29,7 +29,8 @@ WAIT_MS = 120000
 # Deadline in ms. The service answers earlier; only calls that get no answer reach this deadline.
 ANSWER_MS = 1000
 # number of elements; the last tensor has several pieces
-SIZES = {'short': 700, 'long': 100000, 'cut': 1200000}
+SIZES = {'short': 700, 'long': 60000, 'cut': 300000}
+PIECE_BYTES_MAX = 256 << 10
 LEAVES = 60 if os.environ.get('GRADPOOL_TEST_LONG') else 20
 COMPUTES_S = 0.05  # computing time of a worker in each round, in seconds
 
@@ -143,8 +144,8 @@ class Case(unittest.TestCase):
     AGGREGATORS = 2
 
     def setUp(self):
-        self.service = Service('--lanes-per-core', 2, '--scale', 'off',
-                               aggregators=self.AGGREGATORS)
+        self.service = Service('--lanes-per-core', 2, '--scale', 'off', '--piece-max',
+                               PIECE_BYTES_MAX, aggregators=self.AGGREGATORS)
         self.addCleanup(self.service.end)
         self.random = random.Random(SEED)
         self.folder = pathlib.Path(self.service.folder) / 'members'

@@ -337,8 +337,8 @@ class Services(Folder):
 
     def test_a_service_without_an_answer_is_named(self):
         self.use('true')
-        self.fails('gradpool jobs has no answer; start a service with gradpool serve '
-                   '--worker-slots')
+        self.fails('gradpool jobs: the service does not answer; start a service with gradpool '
+                   'serve --worker-slots')
         with self.assertRaises(OSError) as caught:
             service.Own(self.folder, 'here', 2)
         self.assertIn('the service of this study has not started; see', str(caught.exception))

@@ -268,6 +268,77 @@ static void a_result_that_one_rank_keeps_is_given_to_the_rest(void **state)
     run_round(t, 3);
 }
 
+/* ---- groups of which one tensor fails ---- */
+
+#define REASON "rank 0 declares 1000 elements, rank 1 999"
+
+static void fail_first_tensor(void)
+{
+    script_lock(&rig);
+    script_fail_tensor(&rig, 1, -EINVAL, "tensor 'a': " REASON);
+    script_unlock(&rig);
+}
+
+/* A lane may still read the memory of 'b' when the request has failed because of 'a'. */
+static void a_failed_group_returns_lent_memory_after_its_other_rounds(void **state)
+{
+    gp_tensor *a[WORKERS], *b[WORKERS];
+    float *memory[WORKERS];
+    gp_request *q[WORKERS];
+    declare("a", ELEMENTS, a);
+    declare("b", ELEMENTS, b);
+    set(&rig.holds_results, true);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        float *of_a = lent(rank, ELEMENTS);
+        memory[rank] = lent(rank, ELEMENTS);
+        fill(memory[rank], ELEMENTS, rank, 1);
+        gp_item items[] = {{a[rank], of_a, of_a}, {b[rank], memory[rank], memory[rank]}};
+        ok(gp_push_pull_group(jobs[rank], items, 2, GP_MEAN, &q[rank]));
+    }
+    wait_heard(4);
+    fail_first_tensor();
+    UNTIL_TIMED_OUT(gp_wait(q[0], SHORT_MS), "has failed");
+    failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "tensor 'b' round 1: ", "has not finished",
+           "; the request has failed, and lanes still use its memory: ", "tensor 'a': " REASON,
+           NULL);
+    assert_int_equal(gp_poll(q[0], 0), 0);
+    set(&rig.holds_results, false);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        failed(gp_wait(q[rank], WAIT_MS), -EINVAL, REASON, NULL);
+        memset(memory[rank], 0, ELEMENTS * sizeof(float));
+    }
+    run_round(b, 2);
+}
+
+static void a_queued_push_of_a_failed_group_begins_no_round(void **state)
+{
+    static float gradient[WORKERS][2][LONG];
+    gp_tensor *a[WORKERS], *b[WORKERS], *c[WORKERS];
+    gp_request *q[WORKERS];
+    declare("a", LONG, a);
+    declare("b", LONG, b);
+    declare("c", ELEMENTS, c);
+    set(&rig.holds_commits, true);
+    run_long_round(b, 1);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        gp_item items[] = {{a[rank], gradient[rank][0], gradient[rank][0]},
+                           {b[rank], gradient[rank][1], gradient[rank][1]}};
+        ok(gp_push_pull_group(jobs[rank], items, 2, GP_MEAN, &q[rank]));
+    }
+    fail_first_tensor();
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        while (gp_poll(q[rank], SHORT_MS) == 0)
+            ;
+    set(&rig.holds_commits, false);
+    run_round(c, 1); /* the commit of 'b' arrives before this result */
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        failed(gp_wait(q[rank], WAIT_MS), -EINVAL, REASON, NULL);
+    run_long_round(b, 2);
+    script_lock(&rig);
+    assert_int_equal(rig.heard_count, 8); /* two rounds of 'b', one of 'a' and 'c' each */
+    script_unlock(&rig);
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start, fixture_stop)
 
 int main(void)
@@ -284,6 +355,8 @@ int main(void)
             fixture_stop),
         CASE(a_fast_worker_laps_a_slow_one),
         CASE(a_result_that_one_rank_keeps_is_given_to_the_rest),
+        CASE(a_failed_group_returns_lent_memory_after_its_other_rounds),
+        CASE(a_queued_push_of_a_failed_group_begins_no_round),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

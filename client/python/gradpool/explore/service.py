@@ -39,8 +39,9 @@ def _ask(*words):
         raise GradpoolError(errno.ETIMEDOUT, f'gradpool {words[0]} has not answered within '
                             f'{_ASK_S} s; look at the service') from None
     if not done.stdout.strip():
-        raise GradpoolError(errno.EHOSTDOWN, done.stderr.strip() or f'gradpool {words[0]} has no '
-                            'answer; start a service with gradpool serve --worker-slots')
+        raise GradpoolError(errno.EHOSTDOWN, done.stderr.strip() or
+                            f'gradpool {words[0]}: the service does not answer; start a '
+                            'service with gradpool serve --worker-slots')
     return json.loads(done.stdout)
 
 

@@ -158,8 +158,8 @@ int ofi_queue_no_room(struct ofi_conn *c)
 }
 
 /* Returns the error of a post that failed. If the provider returns EAGAIN although no operation is
- * posted, another resource is missing. No completion will then report room, so the next poll tries
- * again. */
+ * posted, another resource is missing. Then no later completion can show that the post is possible,
+ * so the next poll tries again. */
 int ofi_queue_post_failed(struct ofi_conn *c, int error)
 {
     if (error != -FI_EAGAIN)

@@ -97,7 +97,7 @@ static void ends_that_are_not_stored_are_logged(void **state)
     disk_error = EIO;
     end_leave(worker);
     rig_settle(*state);
-    kept_log_expect("the ends of its workers were not stored");
+    kept_log_expect("the end of its workers could not be written");
     disk_error = 0;
     pool_ended(pool, &zero, 0);
     assert_int_equal(pool_expect(pool, POOL_OVER).code, 0);

@@ -319,7 +319,7 @@ static void a_job_that_continues_without_workers_has_no_tables_with_bsp(void **s
     end_declare_table(zero.end, "users", 32, SHARDS);
     refused(zero.end, -EOPNOTSUPP, "; set consistency to GP_SSP or GP_ASP, or on_worker_loss");
     declare_terms(zero.end, TABLE_TERMS_ASP, DURABILITY_REPLICA, 0);
-    refused(zero.end, -EOPNOTSUPP, "continues without lost workers has no copies of rows");
+    refused(zero.end, -EOPNOTSUPP, "GP_CONTINUE cannot have copies of rows");
     declare_terms(zero.end, TABLE_TERMS_ASP, 0, 0);
     message_free(end_expect(zero.end, BODY(DECLARE_REPLY)));
     end_leave(one.end);

@@ -205,7 +205,8 @@ static void settings_for_clocks_that_have_passed_are_refused(void **state)
     rows_clock(&rig, 0);
     rows_send(&rig, 0, 0, &record, sizeof record);
     fails(-EPROTO,
-          "settings are for a clock that the worker has ended; use one version of gradpool");
+          "settings arrived for a clock whose end the worker has announced; use one version of "
+          "gradpool on all hosts");
     record.clock = 9;
     start(2);
     rows_send(&rig, 0, 0, &record, sizeof record);

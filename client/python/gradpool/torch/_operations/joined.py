@@ -95,7 +95,6 @@ def refusal(joined):
     told = ', '.join(map(str, joined))
     one = len(joined) == 1
     return GradpoolError(errno.EOPNOTSUPP, f"{'rank' if one else 'ranks'} {told} "
-                         f"{'has' if one else 'have'} called join(), and from then on "
-                         f"{'takes' if one else 'take'} part only in allreduce, allgather and "
-                         'barrier of all ranks. Do this before the first rank joins, or after all '
-                         'have joined')
+                         f"{'has' if one else 'have'} called join(). Until all ranks have "
+                         'called join(), only allreduce, allgather and barrier of all ranks are '
+                         'possible')
