@@ -61,7 +61,8 @@ ARROWS = {
 PURE = {'packer', 'migrator', 'svc/reduce'}
 PRODUCT = {'svc', 'client', 'packer', 'migrator'}
 # Headers that are generated at build time -> the place of each in the tree.
-GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h'}
+GENERATED = {'messages.pb-c.h': 'svc/proto/messages.pb-c.h',
+             'libfabric_symbols.h': 'svc/fabric/ofi/library/libfabric_symbols.h'}
 # Headers whose installed names are used in includes.
 INSTALLED = {'gradpool.h': 'client/gradpool.h',
              'gradpool_elastic.h': 'client/gradpool_elastic.h',
@@ -70,7 +71,8 @@ INSTALLED = {'gradpool.h': 'client/gradpool.h',
 
 # A library's header (or its folder) -> the files or folders that may include it.
 LIBRARIES = {
-    'rdma/': {'svc/fabric/ofi', 'test/unit/fabric/ofi/strict_provider.c'},
+    'rdma/': {'svc/fabric/ofi', 'test/unit/fabric/ofi/strict_provider.c',
+              'test/unit/fabric/ofi/test_fabric_ofi_library.c'},
     'protobuf-c/': {'svc/proto'},
     'openssl/': {'svc/channel/tls.c'},
     'hwloc.h': {'svc/host'},

@@ -4,6 +4,7 @@
 
 #include "svc/fabric/fabric_ops.h"
 #include "svc/fabric/group.h"
+#include "svc/fabric/ofi/library/library.h"
 #include "svc/fabric/ofi/ofi.h"
 #include "svc/fabric/shm/shm.h"
 
@@ -13,9 +14,10 @@
 static const struct {
     const char *name;
     int (*open)(const struct fabric_options *options, struct fabric **ret_fabric);
+    int (*load)(void); /* NULL: nothing to load */
 } kinds[] = {
-    {"shm", fabric_shm_open},
-    {"ofi", fabric_ofi_open},
+    {"shm", fabric_shm_open, NULL},
+    {"ofi", fabric_ofi_open, ofi_library_load},
 };
 
 int fabric_open(const char *kind, const struct fabric_options *options, struct fabric **ret_fabric)
@@ -25,6 +27,14 @@ int fabric_open(const char *kind, const struct fabric_options *options, struct f
     for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
         if (strcmp(kinds[i].name, kind) == 0)
             return kinds[i].open(options ? options : &defaults, ret_fabric);
+    return -EINVAL;
+}
+
+int fabric_load(const char *kind)
+{
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        if (strcmp(kinds[i].name, kind) == 0)
+            return kinds[i].load ? kinds[i].load() : 0;
     return -EINVAL;
 }
 

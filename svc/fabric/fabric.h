@@ -82,9 +82,15 @@ struct fabric_options {
 };
 
 /* Opens a fabric. `kind`: "shm" or "ofi" (test/fabric_mem opens "mem", because it needs a simulated
- * network). Returns 0, -EINVAL for an unknown kind, -ENOSYS if the provider is missing, or
+ * network). The first "ofi" of a process loads libfabric, as fabric_load(). Returns 0, -EINVAL for
+ * an unknown kind, -ENOSYS if the provider is missing, -ELIBACC or -ELIBBAD if libfabric is, or
  * -ENOMEM. */
 int fabric_open(const char *kind, const struct fabric_options *options, struct fabric **ret_fabric);
+
+/* Loads the library that this kind of fabric needs. Takes 0.3 s for the first "ofi". For callers
+ * that open the fabric later, in a place that must not wait. Any thread may call this function.
+ * Returns 0 or an error of fabric_open(). */
+int fabric_load(const char *kind);
 
 /* Closes all connections without further events, and frees the fabric. NULL is allowed. */
 void fabric_close(struct fabric *f);

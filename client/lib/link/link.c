@@ -148,11 +148,28 @@ static void link_lose_without_ticket(struct link *l, int code)
               was_tried ? "cannot be reached" : "gives no ticket");
 }
 
+/* Loads libfabric before the first connection to another host, while the job's lock is free, so
+ * that rounds on other lanes continue. Opening the fabric reports errors. */
+static void link_load_network(const struct link *l, const envelope *reply)
+{
+    enum client_transport transport = l->job->client->transport;
+    if (transport == TRANSPORT_SHM ||
+        reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_TICKET_REPLY ||
+        !reply->ticket_reply->address)
+        return;
+    const Gradpool__Wire__LaneAddress *address = reply->ticket_reply->address;
+    bool is_here = address->shm[0] && strcmp(address->node, l->job->host) == 0;
+    if (address->ofi[0] && (transport == TRANSPORT_TCP || !is_here))
+        (void)fabric_load("ofi");
+}
+
 /* Runs in the control thread. */
 static void ticket_arrived(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct link *l = container_of(call, struct link, call);
     struct gp_job *job = l->job;
+    if (!err)
+        link_load_network(l, reply);
     pthread_mutex_lock(&job->lock);
     l->is_asking = false;
     if (l->state == LINK_TICKET && !job->is_leaving) {
@@ -259,7 +276,8 @@ static void link_connect(struct link *l)
 /* Returns whether this process lacks a resource, so that another lane would not help. */
 static bool is_our_own_lack(int code)
 {
-    return code == -EMFILE || code == -ENFILE || code == -ENOMEM;
+    return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -ELIBACC ||
+           code == -ELIBBAD;
 }
 
 static void link_note_failure(struct link *l, int code)

@@ -11,7 +11,7 @@
 static const struct limit_words {
     int code;
     enum shortage_of what;
-    int resource; /* number of the rlimit; -1: limit of the host */
+    int resource; /* number of the rlimit; -1: limit or lack of the host */
     const char *name, *advice;
 } words[] = {
     {EMFILE, SHORTAGE_OTHER, RLIMIT_NOFILE, "open files (RLIMIT_NOFILE)",
@@ -21,6 +21,10 @@ static const struct limit_words {
      "raise it with ulimit -f, or LimitFSIZE= of a unit"},
     {ENOMEM, SHORTAGE_OTHER, RLIMIT_AS, "address space in bytes (RLIMIT_AS)",
      "raise it with ulimit -v, or LimitAS= of a unit; see the memory limit of the cgroup, too"},
+    {ELIBACC, SHORTAGE_OTHER, -1, "libfabric, which moves data between hosts",
+     "install it (Debian: libfabric1), or name its folder in LD_LIBRARY_PATH"},
+    {ELIBBAD, SHORTAGE_OTHER, -1, "libfabric lacks functions for which gradpool was compiled",
+     "install the version that gradpool doctor names, or a later one"},
     {EAGAIN, SHORTAGE_THREADS, RLIMIT_NPROC, "processes and threads of this user (RLIMIT_NPROC)",
      "raise it with ulimit -u, LimitNPROC= or TasksMax= of a unit, or --pids-limit of a container"},
 };

@@ -94,6 +94,7 @@ static void check(struct view_checks *checks, const char *name, const char *kind
                   const char *address, const char *advice)
 {
     const char *step;
+    char lack[SHORTAGE_BYTES];
     int error = connect_to_self(kind, address, &step);
     if (shortage_is_refusal(error) && strcmp(kind, "shm") == 0)
         doctor_say(checks, name, VIEW_WARN,
@@ -101,7 +102,8 @@ static void check(struct view_checks *checks, const char *name, const char *kind
                    "%s failed: the kernel refuses a system call (%s)", step, err_text(error));
     else if (error < 0)
         doctor_say(checks, name, VIEW_FAIL, advice, "%s failed: %s", step,
-                   error == -ENOSYS ? "libfabric has no such provider" : err_text(error));
+                   error == -ENOSYS ? "libfabric has no such provider"
+                                    : shortage_text(error, SHORTAGE_OTHER, lack, sizeof lack));
     else
         doctor_say(checks, name, VIEW_OK, NULL, "a test connection on this host carries a message");
 }

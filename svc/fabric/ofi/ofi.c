@@ -7,6 +7,7 @@
 #include "svc/fabric/ofi/conn.h"
 #include "svc/fabric/ofi/door/guard.h"
 #include "svc/fabric/ofi/events.h"
+#include "svc/fabric/ofi/library/library.h"
 #include "svc/fabric/ofi/pack.h"
 #include "svc/fabric/ofi/provider/listen.h"
 #include "svc/fabric/ofi/provider/names.h"
@@ -504,6 +505,9 @@ static const struct fabric_ops ofi_ops = {
 
 int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric)
 {
+    int error = ofi_library_load();
+    if (error < 0)
+        return error;
     struct ofi_fabric *f = calloc(1, sizeof(*f));
     if (f == NULL)
         return -ENOMEM;
@@ -514,9 +518,9 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
     list_init(&f->bursts);
     list_init(&f->gone);
     f->turns = ofi_turns_create();
-    int error = f->turns == NULL ? -ENOMEM
-                                 : ofi_provider_choose(options->provider, options->interface_name,
-                                                       &f->info, &f->landed_flags);
+    error = f->turns == NULL ? -ENOMEM
+                             : ofi_provider_choose(options->provider, options->interface_name,
+                                                   &f->info, &f->landed_flags);
     if (error == 0 && options->interface_name != NULL)
         f->interface_name = strdup(options->interface_name);
     if (error == 0)
@@ -533,8 +537,12 @@ int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fa
 /* At run time libfabric reports only the first two numbers of its version. */
 void fabric_ofi_library(struct library *ret_row)
 {
+    int error = ofi_library_load();
     uint32_t now = fi_version();
     ret_row->name = "libfabric";
     snprintf(ret_row->built, sizeof ret_row->built, "%d.%d", FI_MAJOR_VERSION, FI_MINOR_VERSION);
-    snprintf(ret_row->running, sizeof ret_row->running, "%u.%u", FI_MAJOR(now), FI_MINOR(now));
+    if (error < 0)
+        snprintf(ret_row->running, sizeof ret_row->running, "missing");
+    else
+        snprintf(ret_row->running, sizeof ret_row->running, "%u.%u", FI_MAJOR(now), FI_MINOR(now));
 }

@@ -6,9 +6,9 @@
 #include "svc/fabric/fabric.h"
 
 /* Like fabric_open(); `options` is never NULL. Returns 0, -ENOSYS, -EADDRNOTAVAIL (no such
- * interface), -ENOMEM or -EMFILE. */
+ * interface), -ELIBACC or -ELIBBAD (libfabric cannot be loaded), -ENOMEM or -EMFILE. */
 int fabric_ofi_open(const struct fabric_options *options, struct fabric **ret_fabric);
-/* Writes the version of libfabric. */
+/* Loads libfabric, and writes its version, or "missing" if the library cannot be loaded. */
 void fabric_ofi_library(struct library *ret_row);
 
 #endif

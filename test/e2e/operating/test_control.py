@@ -162,6 +162,14 @@ class OneService(unittest.TestCase):
         answer = run('status', '--endpoint', self.service.endpoint, environment=nowhere)
         self.assertEqual(answer.returncode, 0)
 
+    def test_a_command_at_a_local_service_loads_no_libfabric(self):
+        for command in 'status', 'jobs':
+            answer = run(command, '--endpoint', self.service.endpoint,
+                         environment={'LD_DEBUG': 'libs'})
+            self.assertEqual(answer.returncode, 0, answer.stderr)
+            self.assertIn('find library=libprotobuf-c', answer.stderr)
+            self.assertNotIn('libfabric', answer.stderr)
+
     def test_status_is_a_table_or_json_with_the_same_figures(self):
         table, as_json = self.service.ask('status'), self.service.ask('status', '--json')
         status = json.loads(as_json.stdout)

@@ -70,6 +70,15 @@ class Host(Case):
         self.finds(checks['nofile'], 'fail', '100 open files', 'LimitNOFILE')
         self.finds(checks['memfd'], 'ok')
 
+    def test_a_libfabric_that_cannot_be_loaded_is_a_failure_that_says_what_to_install(self):
+        with tempfile.TemporaryDirectory() as folder:
+            pathlib.Path(folder, 'libfabric.so.1').write_text('no library')
+            checks = self.doctor(code=1, environment={'LD_LIBRARY_PATH': folder})
+        self.finds(checks['tcp'], 'fail', 'libfabric, which moves data between hosts',
+                   'install libfabric')
+        self.finds(checks['libraries'], 'warn', 'libfabric missing instead of')
+        self.finds(checks['shm'], 'ok')
+
     def test_a_libfabric_that_may_not_use_tcp_is_a_failure_that_names_the_variable(self):
         checks = self.doctor(code=1, environment={'FI_PROVIDER': 'udp'})
         self.finds(checks['tcp'], 'fail', 'no such provider',

@@ -196,6 +196,11 @@ class Signals(Case):
                 'before = seen()\nimport gradpool\nprint(before == seen())')
         self.assertEqual(Surroundings.python(code).stdout, 'True\n')
 
+    def test_an_import_loads_no_libfabric(self):
+        code = ('import gradpool\nprint([name in open("/proc/self/maps").read() '
+                'for name in ("libgradpool", "libfabric")])')
+        self.assertEqual(Surroundings.python(code).stdout, '[True, False]\n')
+
     def test_the_service_keeps_default_handlers_of_four_signals(self):
         for pid in (python_case.service.serve.pid, *python_case.service.pids()):
             with open(f'/proc/{pid}/status', encoding='ascii') as status:

@@ -2,7 +2,6 @@
 
 A call releases the interpreter's lock, so one thread may wait while others compute. The loaded
 library is the only state of this module."""
-import contextlib
 import ctypes
 import operator
 import os
@@ -30,9 +29,6 @@ ROW_RULES = {'sgd': 1, 'adagrad': 2, 'adagrad-one': 3, 'adam': 4, 'ftrl': 5}
 CONSISTENCIES = {'bsp': 1, 'ssp': 2, 'asp': 3}
 ROW_INITIALS = {'zeros': 0, 'constant': 1, 'uniform': 2, 'normal': 3}
 QUORUMS = {'all': 0, 'first': 1, 'chosen': 2, 'stale': 3, 'any': 4}
-
-# With these variables PSM, which Debian's libfabric loads, installs no signal handlers.
-_NO_HANDLERS = 'IPATH_NO_BACKTRACE', 'HFI_NO_BACKTRACE'
 
 _PACKAGE = pathlib.Path(__file__).resolve().parents[1]
 
@@ -204,27 +200,13 @@ def places():
     return [str(path) for path in found if path.exists()] + [NAME, NAME + '.0']
 
 
-@contextlib.contextmanager
-def _signals_kept():
-    """In this block libraries that libfabric loads install no handlers for SIGINT, SIGTERM and
-    others (Y6)."""
-    added = [name for name in _NO_HANDLERS if name not in os.environ]
-    os.environ.update(dict.fromkeys(added, '1'))
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
-
-
 def load():
     """Returns the loaded library with prototypes. GradpoolError (ENOENT) names all paths without a
     library."""
     problems = []
     for place in places():
         try:
-            with _signals_kept():
-                library = ctypes.CDLL(place)
+            library = ctypes.CDLL(place)
             for name, (result, *arguments) in _PROTOTYPES.items():
                 function = getattr(library, name)
                 function.restype, function.argtypes = result, arguments

@@ -170,6 +170,6 @@ int ofi_guard_check(void)
         return 0;
     log_error(
         "transport=ofi error=\"libfabric receives past this program's own recv() and accept()\" "
-        "next=\"link libfabric as a shared library, and preload no library that defines recv()\"");
+        "next=\"preload no library that defines recv(), and build gradpool with its meson.build\"");
     return -ENOSYS;
 }

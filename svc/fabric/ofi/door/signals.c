@@ -1,11 +1,9 @@
-/* Restores signals whose handlers a library below libfabric has replaced (O11). Debian's libfabric
- * loads PSM, for an InfiniPath card that few hosts have. Before main(), PSM's constructor installs
- * handlers for SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV that print a backtrace and
- * exit. Handlers of other libraries are kept. */
+/* Restores signals whose handlers a library below libfabric replaces (O11). Debian's libfabric
+ * loads PSM, for an InfiniPath card that few hosts have. PSM's constructor installs handlers for
+ * SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL and SIGSEGV that print a backtrace and exit. */
 #include "svc/fabric/ofi/door/signals.h"
 
 #include <dlfcn.h>
-#include <signal.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -34,13 +32,18 @@ static bool is_taken(const struct sigaction *action)
            dladdr(handler, &library) != 0 && library.dli_fname && is_taker(library.dli_fname);
 }
 
-/* Runs as a constructor, after the constructors of all libraries that this program or library
- * needs, so the signals are restored after PSM has changed them. */
-__attribute__((constructor)) void ofi_signals_give_back(void)
+void ofi_signals_keep(struct ofi_signals *ret_kept)
+{
+    *ret_kept = (struct ofi_signals){0};
+    for (int number = 1; number < NSIG; number++)
+        (void)sigaction(number, NULL, &ret_kept->actions[number]);
+}
+
+void ofi_signals_give_back(const struct ofi_signals *kept)
 {
     struct sigaction action;
     for (int number = 1; number < NSIG; number++) {
         if (sigaction(number, NULL, &action) == 0 && is_taken(&action))
-            sigaction(number, &(struct sigaction){.sa_handler = SIG_DFL}, NULL);
+            (void)sigaction(number, &kept->actions[number], NULL);
     }
 }

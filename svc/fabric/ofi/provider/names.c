@@ -6,7 +6,6 @@
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/endpoint/endpoint.h"
-#include "svc/fabric/ofi/door/signals.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -193,7 +192,6 @@ static int provider_info(const char *provider, const char *node, uint64_t landed
     if (hints == NULL)
         return -ENOMEM;
     int error = fi_getinfo(API_VERSION, node, NULL, node ? FI_SOURCE : 0, hints, ret_info);
-    ofi_signals_give_back();
     fi_freeinfo(hints);
     return ofi_errno(error);
 }

@@ -1,0 +1,213 @@
+/* Tests when and how a process loads libfabric. Each case runs in a child process, because a
+ * process loads a library once. The linker passes dlopen() and dlvsym() through this file. */
+#include "svc/base/system/shortage.h"
+#include "svc/fabric/fabric.h"
+#include "svc/fabric/ofi/library/library.h"
+#include "test/lib/kept_log.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pthread.h>
+#include <rdma/fabric.h>
+#include <rdma/fi_errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define THREADS 4
+
+static bool is_missing, is_another_version;
+
+void *__real_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags);
+void *__wrap_dlopen(const char *name, int flags)
+{
+    return __real_dlopen(is_missing ? "libfabric.so.missing" : name, flags);
+}
+
+void *__real_dlvsym(void *library, const char *name, const char *version);
+void *__wrap_dlvsym(void *library, const char *name, const char *version);
+void *__wrap_dlvsym(void *library, const char *name, const char *version)
+{
+    return __real_dlvsym(library, name, is_another_version ? "FABRIC_0.9" : version);
+}
+
+/* Runs a case in a child, whose failed assertions end the child. */
+static void in_child(void (*run)(void))
+{
+    int status;
+    pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        run();
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+#define EXPECT(condition)                                                \
+    do {                                                                 \
+        if (!(condition)) {                                              \
+            fprintf(stderr, "%d: not true: %s\n", __LINE__, #condition); \
+            _exit(1);                                                    \
+        }                                                                \
+    } while (0)
+
+static bool is_mapped(void)
+{
+    char line[4096];
+    bool is_found = false;
+    FILE *maps = fopen("/proc/self/maps", "r");
+    EXPECT(maps != NULL);
+    while (fgets(line, sizeof line, maps))
+        is_found |= strstr(line, "libfabric") != NULL;
+    fclose(maps);
+    return is_found;
+}
+
+static void *load(void *ret_error)
+{
+    *(int *)ret_error = ofi_library_load();
+    return NULL;
+}
+
+static void begin_without(void)
+{
+    struct fi_info *info = NULL;
+    struct fabric *shm;
+    EXPECT(fabric_open("shm", NULL, &shm) == 0);
+    fabric_close(shm);
+    EXPECT(fabric_load("shm") == 0 && fabric_load("mem") == -EINVAL);
+    EXPECT(!is_mapped());
+    EXPECT(fi_getinfo(fi_version(), NULL, NULL, 0, NULL, &info) == -FI_ENOSYS && !info);
+    EXPECT(fi_version() == 0 && !fi_allocinfo() && fi_fabric(NULL, NULL, NULL) == -FI_ENOSYS);
+    EXPECT(strcmp(fi_strerror(1), "libfabric is not loaded") == 0);
+    fi_freeinfo(NULL);
+}
+
+static void load_in_threads(void)
+{
+    pthread_t threads[THREADS];
+    int errors[THREADS];
+    begin_without();
+    for (size_t i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&threads[i], NULL, load, &errors[i]) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        EXPECT(pthread_join(threads[i], NULL) == 0 && errors[i] == 0);
+    EXPECT(is_mapped() && fi_version() != 0);
+    struct fi_info *info = fi_allocinfo();
+    EXPECT(info != NULL);
+    fi_freeinfo(info);
+}
+
+static void shm_needs_no_libfabric_and_threads_load_it_together(void **state)
+{
+    in_child(load_in_threads);
+}
+
+static void on_signal(int number) { _exit(number); }
+
+static void load_with_handlers(void)
+{
+    static const int numbers[] = {SIGINT, SIGTERM, SIGABRT, SIGBUS, SIGILL, SIGSEGV};
+    struct sigaction ours = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, now;
+    sigset_t before = {0}, after = {0};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        EXPECT(sigaction(numbers[i], &ours, NULL) == 0);
+    EXPECT(pthread_sigmask(SIG_SETMASK, NULL, &before) == 0);
+    EXPECT(fabric_load("ofi") == 0);
+    EXPECT(pthread_sigmask(SIG_SETMASK, NULL, &after) == 0);
+    EXPECT(memcmp(&before, &after, sizeof before) == 0);
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        EXPECT(sigaction(numbers[i], NULL, &now) == 0);
+        EXPECT(now.sa_handler == on_signal && (now.sa_flags & SA_RESTART));
+    }
+}
+
+static void loading_changes_no_signal(void **state) { in_child(load_with_handlers); }
+
+static void expect_advice(int error, const char *words)
+{
+    char text[SHORTAGE_BYTES];
+    EXPECT(strstr(shortage_text(error, SHORTAGE_OTHER, text, sizeof text), words) != NULL);
+}
+
+static void load_without_library(void)
+{
+    struct fabric *fabric = NULL;
+    kept_log_begin();
+    is_missing = true;
+    EXPECT(fabric_open("ofi", NULL, &fabric) == -ELIBACC && !fabric && fi_version() == 0);
+    kept_log_expect("library=libfabric.so.1 error=\"loading the library failed: "
+                    "libfabric.so.missing: cannot open");
+    kept_log_expect("install libfabric (Debian: libfabric1)");
+    expect_advice(-ELIBACC, "libfabric, which moves data between hosts; install it (Debian: "
+                            "libfabric1), or name its folder in LD_LIBRARY_PATH");
+    is_missing = false;
+    EXPECT(fabric_open("ofi", NULL, &fabric) == 0);
+    fabric_close(fabric);
+}
+
+static void a_missing_library_is_an_error_in_words_and_tried_again(void **state)
+{
+    in_child(load_without_library);
+}
+
+static void load_another_version(void)
+{
+    struct fabric *fabric = NULL;
+    kept_log_begin();
+    is_another_version = true;
+    EXPECT(fabric_open("ofi", NULL, &fabric) == -ELIBBAD && !fabric && fi_version() == 0);
+    kept_log_expect("the library has no function ");
+    kept_log_expect(" fi_getinfo of version ");
+    expect_advice(-ELIBBAD, "libfabric lacks functions for which gradpool was compiled; install "
+                            "the version that gradpool doctor names, or a later one");
+}
+
+static void a_library_without_the_version_of_the_build_is_not_used(void **state)
+{
+    in_child(load_another_version);
+}
+
+static void load_without_descriptors(void)
+{
+    struct rlimit limit, none;
+    EXPECT(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    none = (struct rlimit){0, limit.rlim_max};
+    kept_log_begin();
+    EXPECT(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    EXPECT(fabric_load("ofi") == -EMFILE);
+    EXPECT(kept_log_count("loading the library failed") == 0);
+    EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    EXPECT(fabric_load("ofi") == 0);
+}
+
+static void a_lack_of_descriptors_is_not_a_missing_library(void **state)
+{
+    in_child(load_without_descriptors);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shm_needs_no_libfabric_and_threads_load_it_together),
+        cmocka_unit_test(loading_changes_no_signal),
+        cmocka_unit_test(a_missing_library_is_an_error_in_words_and_tried_again),
+        cmocka_unit_test(a_library_without_the_version_of_the_build_is_not_used),
+        cmocka_unit_test(a_lack_of_descriptors_is_not_a_missing_library),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
