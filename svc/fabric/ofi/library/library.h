@@ -13,5 +13,7 @@
  * library.c defines the six functions of <rdma/fabric.h> that libfabric exports and gradpool uses.
  * Before a successful load these functions fail, return NULL, or return 0. */
 int ofi_library_load(void);
+/* Makes each later fork() wait for the end of a load, as fabric_watch_forks(). */
+void ofi_library_watch_forks(void);
 
 #endif
