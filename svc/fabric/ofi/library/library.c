@@ -61,6 +61,16 @@ static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static _Atomic bool library_is_loaded;
 static _Thread_local bool library_fork_locks; /* this thread forks, and has the lock */
 
+/* Returns whether to log the reason of an error. Each attempt of each connection loads again, so
+ * the reason is logged once. */
+static bool library_error_is_new(int error)
+{
+    static int logged;
+    bool is_new = error != logged;
+    logged = error;
+    return is_new;
+}
+
 static int library_find_all(void *library)
 {
     void *found[SYMBOLS];
@@ -68,14 +78,14 @@ static int library_find_all(void *library)
         const char *version = symbols[i].version;
         found[i] =
             *version ? dlvsym(library, symbols[i].name, version) : dlsym(library, symbols[i].name);
-        if (!found[i]) {
+        if (!found[i] && library_error_is_new(-ELIBBAD))
             log_error("transport=ofi library=" LIBFABRIC_SONAME " error=\"the library has no "
                       "function %s of version %s, for which gradpool was compiled\" next=\"install "
                       "libfabric %d.%d or a later version, or compile gradpool on this host\"",
                       symbols[i].name, *version ? version : "(none)", FI_MAJOR_VERSION,
                       FI_MINOR_VERSION);
+        if (!found[i])
             return -ELIBBAD;
-        }
     }
     for (size_t i = 0; i < SYMBOLS; i++)
         memcpy(symbols[i].place, &found[i], sizeof found[i]);
@@ -100,7 +110,7 @@ static int library_open(void)
         return library_find_all(library);
     const char *why = dlerror();
     int lack = library_lack();
-    if (lack == -ELIBACC)
+    if (lack == -ELIBACC && library_error_is_new(lack))
         log_error("transport=ofi library=" LIBFABRIC_SONAME " error=\"loading the library failed: "
                   "%s\" next=\"install libfabric (Debian: libfabric1), or name its folder in "
                   "LD_LIBRARY_PATH\"",

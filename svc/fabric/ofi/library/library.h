@@ -8,7 +8,7 @@
  * library is never unloaded. After an error the next call tries again. Returns 0, -ELIBACC (the
  * library cannot be loaded), -ELIBBAD (the library lacks a function, or the version of a function
  * for which this program was compiled), -EMFILE, -ENFILE or -ENOMEM. The reason of -ELIBACC and
- * -ELIBBAD is logged.
+ * -ELIBBAD is logged once.
  *
  * library.c defines the six functions of <rdma/fabric.h> that libfabric exports and gradpool uses.
  * Before a successful load these functions fail, return NULL, or return 0. */

@@ -199,6 +199,7 @@ static void load_without_library(void)
     kept_log_expect("library=libfabric.so.1 error=\"loading the library failed: "
                     "libfabric.so.missing: cannot open");
     kept_log_expect("install libfabric (Debian: libfabric1)");
+    EXPECT(fabric_load("ofi") == -ELIBACC && kept_log_count("library=libfabric.so.1") == 1);
     expect_advice(-ELIBACC, "libfabric, which moves data between hosts; install it (Debian: "
                             "libfabric1), or name its folder in LD_LIBRARY_PATH");
     is_missing = false;
