@@ -7,6 +7,7 @@
 #include "libfabric_symbols.h"
 #include "svc/base/log.h"
 #include "svc/fabric/ofi/door/signals.h"
+#include "svc/fabric/ofi/library/kernel_symbols.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -118,13 +119,15 @@ static int library_open(void)
     return lack;
 }
 
-/* Initializes the providers, which takes 0.1 s at the first call of fi_getinfo(). */
+/* Initializes the providers, at the first call of fi_getinfo(). */
 static void library_warm(void)
 {
     struct fi_info *providers = NULL;
+    kernel_symbols_hide(true);
     if (calls.getinfo(FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION), NULL, NULL, FI_PROV_ATTR_ONLY,
                       NULL, &providers) == 0)
         calls.freeinfo(providers);
+    kernel_symbols_hide(false);
 }
 
 /* Signals are blocked in this thread, and its handlers are restored, because constructors below

@@ -96,6 +96,29 @@ static bool is_mapped(void)
     return is_found;
 }
 
+/* Returns the bytes that this process has read with read(). */
+static uint64_t read_bytes(void)
+{
+    unsigned long long bytes = 0;
+    FILE *io = fopen("/proc/self/io", "r");
+    EXPECT(io != NULL && fscanf(io, "rchar: %llu", &bytes) == 1);
+    fclose(io);
+    return bytes;
+}
+
+/* Returns the length of the table of the kernel's symbols; 0: the kernel has none. */
+static uint64_t kernel_symbols_bytes(void)
+{
+    char block[1 << 16];
+    uint64_t bytes = 0;
+    FILE *symbols = fopen("/proc/kallsyms", "r");
+    while (symbols && !feof(symbols))
+        bytes += fread(block, 1, sizeof block, symbols);
+    if (symbols)
+        fclose(symbols);
+    return bytes;
+}
+
 static void *load(void *ret_error)
 {
     *(int *)ret_error = ofi_library_load();
@@ -134,6 +157,19 @@ static void load_in_threads(void)
 static void shm_needs_no_libfabric_and_threads_load_it_together(void **state)
 {
     in_child(load_in_threads);
+}
+
+static void load_reads_little(void)
+{
+    uint64_t table = kernel_symbols_bytes(), before = read_bytes();
+    EXPECT(ofi_library_load() == 0);
+    EXPECT(table == 0 || read_bytes() - before < table / 2);
+    EXPECT(kernel_symbols_bytes() == table); /* this program can read the file again */
+}
+
+static void loading_does_not_read_the_symbols_of_the_kernel(void **state)
+{
+    in_child(load_reads_little);
 }
 
 static void on_signal(int number) { _exit(number); }
@@ -251,6 +287,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(shm_needs_no_libfabric_and_threads_load_it_together),
+        cmocka_unit_test(loading_does_not_read_the_symbols_of_the_kernel),
         cmocka_unit_test(loading_changes_no_signal),
         cmocka_unit_test(a_fork_waits_for_the_end_of_a_load),
         cmocka_unit_test(a_fork_of_the_loading_thread_does_not_wait),
