@@ -38,6 +38,8 @@ int fabric_load(const char *kind)
     return -EINVAL;
 }
 
+void fabric_watch_forks(void) { ofi_library_watch_forks(); }
+
 void fabric_close(struct fabric *f)
 {
     if (f)

@@ -91,6 +91,9 @@ int fabric_open(const char *kind, const struct fabric_options *options, struct f
  * that open the fabric later, in a place that must not wait. Any thread may call this function.
  * Returns 0 or an error of fabric_open(). */
 int fabric_load(const char *kind);
+/* Makes each later fork() wait for the end of a load. Called before pthread_atfork() with a handler
+ * that takes a lock under which fabric_open() is called, so that the handler runs first. */
+void fabric_watch_forks(void);
 
 /* Closes all connections without further events, and frees the fabric. NULL is allowed. */
 void fabric_close(struct fabric *f);

@@ -38,12 +38,22 @@ static bool request_has_ended(const struct gp_request *q)
     return q->err.code || (list_is_empty(&q->waiting) && !(q->rows && q->rows->open > 0));
 }
 
+/* Returns whether the open round belongs to a round of a job with backup workers that this rank has
+ * not ended. No lane uses its memory before gp_round_end(), which fails after the failure of a
+ * tensor (W22). */
+static bool tensor_lacks_round_end(const struct gp_tensor *t)
+{
+    const struct backup_rounds *b = &t->job->backup;
+    return tensor_follows(t, t->open.operation) && b->phase == BACKUP_OPEN &&
+           t->open.root == (uint32_t)(b->held + 1);
+}
+
 /* Returns whether a lane may read or write memory of the caller in the tensor's open round. The
  * memory of a failed tensor has no further effect. */
 static bool tensor_lends(const struct gp_tensor *t, const struct gp_request *q)
 {
     return t->open_request == q && t->without_commit > 0 && t->open.ends_committed &&
-           !t->failure.code;
+           !t->failure.code && !tensor_lacks_round_end(t);
 }
 
 bool request_still_lends(const struct gp_request *q)

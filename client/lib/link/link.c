@@ -203,6 +203,7 @@ void link_prepare(struct gp_job *job)
 {
     if (job->client->transport == TRANSPORT_SHM)
         return;
+    (void)fabric_load("ofi"); /* not under the lock: other threads of the job continue */
     pthread_mutex_lock(&job->lock);
     /* if opening fails here, the first connection tries again */
     (void)link_open_fabric(job, "ofi", &job->engine.ofi);

@@ -5,6 +5,7 @@
 #include "client/lib/report/timeline.h"
 #include "client/lib/session/process.h"
 #include "client/lib/state/state.h"
+#include "svc/fabric/fabric.h"
 
 #include <pthread.h>
 
@@ -47,6 +48,7 @@ static void fork_in_child(void)
 
 static void fork_install(void)
 {
+    fabric_watch_forks();
     once_result = -pthread_atfork(fork_begins, fork_is_over, fork_in_child);
 }
 

@@ -165,12 +165,22 @@ static void copy_in(struct gp_tensor *t)
         copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
 }
 
-void push_begin_queued(struct gp_tensor *t)
+static void push_end_queue(struct gp_tensor *t)
 {
-    if (t->request->err.code || hold_stops(t))
-        return; /* a failed request begins no further round */
     t->is_queued = false;
     t->job->queued--;
+}
+
+void push_begin_queued(struct gp_tensor *t)
+{
+    if (t->request->err.code) {
+        push_end_queue(t); /* a failed request begins no further round */
+        hold_check(t->job);
+        return;
+    }
+    if (hold_stops(t))
+        return;
+    push_end_queue(t);
     trace_step(t->job->trace, t->next.traced_ns, TRACE_BEGUN);
     copy_in(t);
     push_begin(t);

@@ -234,12 +234,15 @@ static void append_late(const struct gp_request *q, char *text)
         text_append(text, ERR_TEXT_BYTES, "; %s", q->job->late.text);
 }
 
-/* Appends the error of a failed request that waits for the end of rounds with lent memory. */
+/* Appends the error of a failed request that waits for the end of rounds with lent memory. Another
+ * rank may have got the error at its push, and so has no round of the other tensors. */
 static void append_failure(const struct gp_request *q, char *text)
 {
     if (request_still_lends(q))
         text_append(text, ERR_TEXT_BYTES,
-                    "; the request has failed, and lanes still use its memory: %s", q->err.text);
+                    "; the request has failed, and lanes still use its memory: %s. Push its other "
+                    "tensors on every rank, or leave the job",
+                    q->err.text);
 }
 
 int stall_explain(struct gp_request *q, uint64_t timeout_ns)

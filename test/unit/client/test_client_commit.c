@@ -300,7 +300,7 @@ static void a_failed_group_returns_lent_memory_after_its_other_rounds(void **sta
     UNTIL_TIMED_OUT(gp_wait(q[0], SHORT_MS), "has failed");
     failed(gp_wait(q[0], SHORT_MS), -ETIMEDOUT, "tensor 'b' round 1: ", "has not finished",
            "; the request has failed, and lanes still use its memory: ", "tensor 'a': " REASON,
-           NULL);
+           ". Push its other tensors on every rank, or leave the job", NULL);
     assert_int_equal(gp_poll(q[0], 0), 0);
     set(&rig.holds_results, false);
     for (uint32_t rank = 0; rank < WORKERS; rank++) {

@@ -185,6 +185,39 @@ static void a_request_for_a_result_names_the_round_of_the_job(void **state)
     assert_int_equal(next.root, 3);
 }
 
+/* Lanes wait for the set of a round that gp_round_end() does not announce after a failure. */
+static void a_failed_group_without_round_end_returns_lent_memory_at_once(void **state)
+{
+    const gp_settings settings = {.rate = 1};
+    const gp_tensor_spec spec = {
+        .name = "u", .dtype = GP_F32, .elements = ELEMENTS, .rule = GP_SGD};
+    gp_tensor *more[WORKERS];
+    gp_request *q[WORKERS];
+    (void)state;
+    begin(false);
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_tensors_declare(jobs[rank], &spec, 1, &more[rank]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_broadcast(more[rank], values[rank], 0, &q[rank]));
+    for (uint32_t rank = 0; rank < WORKERS; rank++)
+        ok(gp_wait(q[rank], WAIT_MS));
+    script_lock(&rig);
+    rig.holds_results = true;
+    script_unlock(&rig);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        float *memory = lent(rank, ELEMENTS), *of_u = lent(rank, ELEMENTS);
+        gp_item items[] = {{tensors[rank], memory, memory}, {more[rank], of_u, of_u}};
+        ok(gp_update_group(jobs[rank], items, 2, &settings, &q[rank]));
+    }
+    script_lock(&rig);
+    script_fail_tensor(&rig, 2, -EINVAL, "tensor 'u': ranks disagree");
+    script_unlock(&rig);
+    for (uint32_t rank = 0; rank < WORKERS; rank++) {
+        failed(gp_round_end(jobs[rank], 0, WAIT_MS, NULL), -EINVAL, "tensor 'u'", NULL);
+        failed(gp_wait(q[rank], WAIT_MS), -EINVAL, "tensor 'u': ranks disagree", NULL);
+    }
+}
+
 #define CASE(name) cmocka_unit_test_setup_teardown(name, fixture_start_alone, fixture_stop)
 
 int main(void)
@@ -195,6 +228,7 @@ int main(void)
         CASE(a_missing_result_is_named_and_the_next_call_gets_it),
         CASE(missing_parameters_of_a_rank_outside_the_set_are_named),
         CASE(a_request_for_a_result_names_the_round_of_the_job),
+        CASE(a_failed_group_without_round_end_returns_lent_memory_at_once),
     };
     return cmocka_run_group_tests(cases, NULL, NULL);
 }

@@ -19,6 +19,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 static struct {
@@ -52,9 +53,24 @@ __attribute__((used, section(".note.dlopen"), aligned(4))) static const struct {
     char text[(sizeof LIBFABRIC_NOTE + 3) / 4 * 4];
 } library_note = {4, sizeof LIBFABRIC_NOTE, 0x407c0c0a, "FDO", LIBFABRIC_NOTE};
 
-static pthread_mutex_t library_lock = PTHREAD_MUTEX_INITIALIZER; /* protects `calls` until loaded */
+/* A constructor of a library may fork; the kind of this lock detects a lock by the same thread. */
+#define LIBRARY_UNLOCKED ((pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP)
+#define FORK_WAIT_S 2
+
+static pthread_mutex_t library_lock = LIBRARY_UNLOCKED; /* protects `calls` until loaded */
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static _Atomic bool library_is_loaded;
+static _Thread_local bool library_fork_locks; /* this thread forks, and has the lock */
+
+/* Returns whether to log the reason of an error. Each attempt of each connection loads again, so
+ * the reason is logged once. */
+static bool library_error_is_new(int error)
+{
+    static int logged;
+    bool is_new = error != logged;
+    logged = error;
+    return is_new;
+}
 
 static int library_find_all(void *library)
 {
@@ -63,14 +79,14 @@ static int library_find_all(void *library)
         const char *version = symbols[i].version;
         found[i] =
             *version ? dlvsym(library, symbols[i].name, version) : dlsym(library, symbols[i].name);
-        if (!found[i]) {
+        if (!found[i] && library_error_is_new(-ELIBBAD))
             log_error("transport=ofi library=" LIBFABRIC_SONAME " error=\"the library has no "
                       "function %s of version %s, for which gradpool was compiled\" next=\"install "
                       "libfabric %d.%d or a later version, or compile gradpool on this host\"",
                       symbols[i].name, *version ? version : "(none)", FI_MAJOR_VERSION,
                       FI_MINOR_VERSION);
+        if (!found[i])
             return -ELIBBAD;
-        }
     }
     for (size_t i = 0; i < SYMBOLS; i++)
         memcpy(symbols[i].place, &found[i], sizeof found[i]);
@@ -95,7 +111,7 @@ static int library_open(void)
         return library_find_all(library);
     const char *why = dlerror();
     int lack = library_lack();
-    if (lack == -ELIBACC)
+    if (lack == -ELIBACC && library_error_is_new(lack))
         log_error("transport=ofi library=" LIBFABRIC_SONAME " error=\"loading the library failed: "
                   "%s\" next=\"install libfabric (Debian: libfabric1), or name its folder in "
                   "LD_LIBRARY_PATH\"",
@@ -131,16 +147,46 @@ static int library_load_quietly(void)
     return error;
 }
 
-/* The child of a fork() has no thread that could release the lock. */
-static void library_unlock_in_child(void) { pthread_mutex_init(&library_lock, NULL); }
-static void library_watch_forks(void) { pthread_atfork(NULL, NULL, library_unlock_in_child); }
+/* A fork() waits for the end of a load. Otherwise the child would have half of the libraries, and
+ * handlers of PSM. After FORK_WAIT_S the fork continues, because the loading thread may wait for a
+ * lock of the forking thread. */
+static void library_fork_begins(void)
+{
+    struct timespec until;
+    if (library_is_loaded)
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += FORK_WAIT_S;
+    library_fork_locks = pthread_mutex_timedlock(&library_lock, &until) == 0;
+}
+
+static void library_fork_ends(void)
+{
+    if (library_fork_locks)
+        pthread_mutex_unlock(&library_lock);
+    library_fork_locks = false;
+}
+
+/* The child has no thread that could release the lock. */
+static void library_fork_in_child(void)
+{
+    library_lock = LIBRARY_UNLOCKED;
+    library_fork_locks = false;
+}
+
+static void library_watch_forks(void)
+{
+    pthread_atfork(library_fork_begins, library_fork_ends, library_fork_in_child);
+}
+
+void ofi_library_watch_forks(void) { pthread_once(&library_once, library_watch_forks); }
 
 int ofi_library_load(void)
 {
     int error = 0;
     if (library_is_loaded)
         return 0;
-    pthread_once(&library_once, library_watch_forks);
+    ofi_library_watch_forks();
     pthread_mutex_lock(&library_lock);
     if (!library_is_loaded)
         error = library_load_quietly();

@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <rdma/fabric.h>
 #include <rdma/fi_errno.h>
+#include <semaphore.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -21,18 +22,36 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #define THREADS 4
 
-static bool is_missing, is_another_version;
+static bool is_missing, is_another_version, is_forking;
+static sem_t has_begun; /* posted when a thread begins to load */
+
+/* Forks as a constructor may. No thread can end the load, so the fork must not wait for the end. */
+static void fork_in_constructor(void)
+{
+    struct timespec began, ended;
+    clock_gettime(CLOCK_MONOTONIC, &began);
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    clock_gettime(CLOCK_MONOTONIC, &ended);
+    if (waitpid(pid, NULL, 0) != pid || ended.tv_sec - began.tv_sec > 1)
+        _exit(1);
+}
 
 void *__real_dlopen(const char *name, int flags);
 void *__wrap_dlopen(const char *name, int flags);
 void *__wrap_dlopen(const char *name, int flags)
 {
+    sem_post(&has_begun);
+    if (is_forking)
+        fork_in_constructor();
     return __real_dlopen(is_missing ? "libfabric.so.missing" : name, flags);
 }
 
@@ -174,6 +193,35 @@ static void load_with_handlers(void)
 
 static void loading_changes_no_signal(void **state) { in_child(load_with_handlers); }
 
+static void fork_during_load(void)
+{
+    struct sigaction ours = {.sa_handler = on_signal}, now;
+    static int error; /* of a thread that may end last */
+    pthread_t thread;
+    int status;
+    EXPECT(sigaction(SIGTERM, &ours, NULL) == 0);
+    EXPECT(pthread_create(&thread, NULL, load, &error) == 0 && pthread_detach(thread) == 0);
+    EXPECT(sem_wait(&has_begun) == 0);
+    pid_t pid = fork();
+    if (pid == 0) {
+        EXPECT(fi_version() != 0 && fabric_load("ofi") == 0);
+        EXPECT(sigaction(SIGTERM, NULL, &now) == 0 && now.sa_handler == on_signal);
+        _exit(0);
+    }
+    EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    EXPECT(fabric_load("ofi") == 0);
+}
+
+static void a_fork_waits_for_the_end_of_a_load(void **state) { in_child(fork_during_load); }
+
+static void load_with_fork(void)
+{
+    is_forking = true;
+    EXPECT(fabric_load("ofi") == 0 && fi_version() != 0);
+}
+
+static void a_fork_of_the_loading_thread_does_not_wait(void **state) { in_child(load_with_fork); }
+
 static void expect_advice(int error, const char *words)
 {
     char text[SHORTAGE_BYTES];
@@ -189,6 +237,7 @@ static void load_without_library(void)
     kept_log_expect("library=libfabric.so.1 error=\"loading the library failed: "
                     "libfabric.so.missing: cannot open");
     kept_log_expect("install libfabric (Debian: libfabric1)");
+    EXPECT(fabric_load("ofi") == -ELIBACC && kept_log_count("library=libfabric.so.1") == 1);
     expect_advice(-ELIBACC, "libfabric, which moves data between hosts; install it (Debian: "
                             "libfabric1), or name its folder in LD_LIBRARY_PATH");
     is_missing = false;
@@ -242,9 +291,12 @@ int main(void)
         cmocka_unit_test(shm_needs_no_libfabric_and_threads_load_it_together),
         cmocka_unit_test(loading_does_not_read_the_symbols_of_the_kernel),
         cmocka_unit_test(loading_changes_no_signal),
+        cmocka_unit_test(a_fork_waits_for_the_end_of_a_load),
+        cmocka_unit_test(a_fork_of_the_loading_thread_does_not_wait),
         cmocka_unit_test(a_missing_library_is_an_error_in_words_and_tried_again),
         cmocka_unit_test(a_library_without_the_version_of_the_build_is_not_used),
         cmocka_unit_test(a_lack_of_descriptors_is_not_a_missing_library),
     };
+    sem_init(&has_begun, 0, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
