@@ -117,7 +117,8 @@ typedef struct gp_stage {
  * call on stages, or has begun a round.
  *
  * A rank waits in this call, and in gp_stage_end(), for the commit of its open rounds. -ETIMEDOUT
- * names a tensor whose round another member has not pushed. */
+ * names a tensor whose round another member has not pushed. After -ETIMEDOUT of the border itself,
+ * pushes return -EPERM until a repeated call has succeeded, because the stage may have begun. */
 GP_API int gp_stage_next(gp_job *job, const gp_stage_spec *spec, int timeout_ms,
                          gp_stage *ret_stage);
 

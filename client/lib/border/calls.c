@@ -112,11 +112,23 @@ static int next_enter(const struct stage_call *call, const struct stage_answer *
     stage->visits += is_member && call->spec;
     stage->steps = 0;
     stage->times_count = 0;
-    stage->has_ended = stage->is_paused = false;
+    stage->has_ended = stage->has_asked = stage->is_paused = false;
     stage->began_ns = clock_now_ns();
     next_set_consistency(call->job, call->spec);
     int error = is_member ? next_repeat_settings(call->job) : 0;
     return error < 0 ? error : script_note(call->job, stage);
+}
+
+/* After a time-out the coordinator may have counted the request, and may begin the stage with the
+ * rounds of the request. So this rank pushes only after a later call has succeeded. */
+static int next_ask(const struct stage_call *call, const struct stage_line *line,
+                    struct stage_answer *ret_answer)
+{
+    int error = border_ask(call, false, line, ret_answer);
+    pthread_mutex_lock(&call->job->lock);
+    call->stage->has_asked |= error == 0 || error == -ETIMEDOUT;
+    pthread_mutex_unlock(&call->job->lock);
+    return error;
 }
 
 /* Before the first stage and after the last stage all ranks work without a stage. The call ends
@@ -127,7 +139,7 @@ static int next_agree(const struct stage_call *call, struct stage_answer *ret_an
     int error = call->stage->has_ended ? border_await_rounds(call) : border_end(call);
     if (error == 0)
         error = script_next(call, &line);
-    return error == 0 ? border_ask(call, false, &line, ret_answer) : error;
+    return error == 0 ? next_ask(call, &line, ret_answer) : error;
 }
 
 static int next_run(const struct stage_call *call)

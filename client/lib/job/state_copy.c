@@ -103,7 +103,10 @@ void copy_backed(struct gp_job *job, const struct link *link, const struct recor
 {
     struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;
     bool is_ours = p && p->id == told->piece && p->copy && (p->link == link || p->fence == link);
-    if (!is_ours) {
+    /* the record of a former stage may arrive after the route of the stage in which this rank is
+     * idle, and lanes have not written later rounds to this copy */
+    bool is_idle = is_ours && !job->is_elastic && tensor_is_outside(p->tensor);
+    if (!is_ours || is_idle) {
         job->stale++;
         return;
     }

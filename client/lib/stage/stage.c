@@ -45,6 +45,11 @@ static int job_stage_check_following(const struct gp_tensor *t, const struct job
                             "tensor '%s': another thread is in gp_stage_next() or gp_stage_end() "
                             "of job '%s'; push after the call",
                             t->name, t->job->name);
+    if (stage->has_asked)
+        return client_error(-EPERM,
+                            "tensor '%s': gp_stage_next() of rank %u of job '%s' has failed, and "
+                            "the next stage may have begun; repeat the call, then push",
+                            t->name, t->job->rank, t->job->name);
     bool is_whole = !t->knows_ranks && ranks_count(stage->members) == t->job->workers;
     if (tensor_is_outside(t))
         return client_error(-EPERM,
@@ -63,7 +68,8 @@ static int job_stage_check_following(const struct gp_tensor *t, const struct job
 int job_stage_check_declare(const struct gp_job *job, const char *name, const struct terms *terms)
 {
     const struct job_stage *stage = job_stage_of(job);
-    if (!stage || !*stage->name || stage->has_ended || stage->is_carrying ||
+    bool is_ours = strncmp(name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
+    if (!stage || !*stage->name || stage->has_ended || stage->is_carrying || is_ours ||
         !terms_are_for_all(terms) || ranks_count(stage->members) == job->workers)
         return 0;
     return client_error(-EPERM,

@@ -16,6 +16,7 @@ struct job_stage {
     uint32_t visits; /* stages in which this rank has worked */
     uint64_t first_clock;
     bool has_ended; /* this rank and all other members have ended their parts */
+    bool has_asked; /* has requested the next stage, in a call that has not succeeded */
     bool is_busy;   /* a thread is in a call on stages */
     /* values are handed over at this time, over tensors of the library */
     bool is_carrying;
@@ -36,7 +37,8 @@ bool job_stage_is_active(const struct gp_job *job);
 /* Returns 0, or -EPERM with a text if this rank is idle or has ended its part. `call`: name of the
  * refused call. */
 int job_stage_check(const struct gp_job *job, const char *call);
-/* Returns 0, or -EPERM with a text if the tensor is of all ranks, and some ranks are idle. */
+/* Returns 0, or -EPERM with a text if the tensor is of all ranks, and some ranks are idle. Accepts
+ * the library's own tensors, whose pushes are refused. */
 int job_stage_check_declare(const struct gp_job *job, const char *name, const struct terms *terms);
 /* Returns 0, or -EPERM with a text: this rank is idle, or a rank of a tensor with a set of its own,
  * or the ranks of the tensor are not the members of the stage. */

@@ -300,9 +300,9 @@ static void border_note_asking(struct stages *s, uint32_t rank, const struct sta
                                const WIRE(StageRequest) * request)
 {
     struct stage_rank *r = &s->ranks[rank];
+    border_note_rounds(s->job, request); /* of a repeated request, too */
     if (r->is_asking || !border_agrees(s, rank, terms))
         return;
-    border_note_rounds(s->job, request);
     r->is_asking = true;
     r->visits = request->visits;
     s->next->count++;

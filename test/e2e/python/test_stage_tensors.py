@@ -216,6 +216,26 @@ class Refusals(Case):
             self.assertEqual(begin(jobs[1]), '')
             self.assertEqual(first.result(), '')
 
+    def test_a_push_after_a_late_border_is_refused(self):
+        """The coordinator may begin the stage after the time-out, with the requested rounds."""
+        jobs = self.join(2)
+        for job in jobs:
+            job.declare('wide', 4)
+        plan = [{'name': 'a', 'workers': 1}]
+        stages = together(jobs, lambda job: next(job.stages(plan, **LIMITS)))
+        together(stages, lambda stage: list(stage.steps(0, 1)))     # ends the stage
+        with self.raises(gradpool.Timeout, 'rank 1 is not in gp_stage_next'):
+            next(jobs[0].stages(plan, timeout_ms=100))
+        with self.raises(gradpool.GradpoolError, "tensor 'wide': gp_stage_next() of rank 0 of "
+                         'job', 'repeat the call, then push'):
+            jobs[0].push_pull('wide', numpy.ones(4, numpy.float32))
+        places = together(jobs, lambda job: [stage.place for stage in job.stages(plan, **LIMITS)])
+        self.assertEqual(places, [[0], [None]])
+        whole = [numpy.ones(4, numpy.float32) for _ in jobs]
+        together(list(zip(jobs, whole)), lambda pair: pair[0].push_pull(
+            'wide', pair[1], operation='sum').wait(LONG_MS))
+        self.assertEqual([values[0] for values in whole], [2, 2])
+
     def test_a_snapshot_in_a_narrow_stage_is_refused(self):
         jobs, name = self.join(2), 'test_a_snapshot_in_a_narrow_stage_is_refused'
         trained = [job.declare('w', 4, rule='sgd') for job in jobs]

@@ -128,6 +128,18 @@ static void the_rounds_of_a_stage_have_its_members(void **state)
     all_have(&s, ALL, ROUND + 1);
 }
 
+/* After a time-out a rank asks again. Its rounds may have ended since. */
+static void a_repeated_request_reports_its_rounds(void **state)
+{
+    struct scene s = begin(*state);
+    ask_for(&s, 1, 0, 2, ROUND);
+    ask_for(&s, 1, 0, 2, ROUND + 1);
+    ask_for(&s, 0, 0, 2, 1);
+    ask_for(&s, 2, 0, 2, 1);
+    shadow_until(&s.shadow, s.lane, PIECE, PAIR);
+    all_have(&s, PAIR, ROUND + 1);
+}
+
 static void a_stage_of_the_same_ranks_changes_no_lane(void **state)
 {
     struct scene s = begin(*state);
@@ -236,6 +248,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(the_rounds_of_a_stage_have_its_members),
+        CASE(a_repeated_request_reports_its_rounds),
         CASE(a_stage_of_the_same_ranks_changes_no_lane),
         CASE(a_lane_that_does_not_release_delays_the_border),
         CASE(a_border_continues_after_a_crash_of_the_coordinator),

@@ -125,6 +125,16 @@ static void parameters_and_moments_stay_when_all_ranks_change(void **state)
     do_round(5, ALL, RECORD_UPDATE, 2, 62); /* moment 10 */
 }
 
+/* The parameters have round 2. A new round 2 would replace this update without an error. */
+static void a_border_repeats_no_round(void **state)
+{
+    start();
+    border(4, 1);
+    say(2, 2, RECORD_UPDATE, RECORD_ANNOUNCE);
+    rig_until(&rig, rig.workers[2].errors_count > 0);
+    assert_int_equal(rig.workers[2].error.code, -EOWNERDEAD);
+}
+
 static void an_idle_rank_is_refused_and_changes_nothing(void **state)
 {
     start();
@@ -152,6 +162,7 @@ int main(int argc, char **argv)
     kind = argc > 1 ? argv[1] : "shm";
     const struct CMUnitTest tests[] = {
         CASE(parameters_and_moments_stay_when_all_ranks_change),
+        CASE(a_border_repeats_no_round),
         CASE(an_idle_rank_is_refused_and_changes_nothing),
         CASE(a_member_without_its_route_is_refused),
     };
