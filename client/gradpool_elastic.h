@@ -158,9 +158,10 @@ GP_API int gp_deal_end(gp_job *job);
  *
  * `cursor`: words of gp_deal_cursor() of the earlier job; `count` 0: the deal begins with its first
  * sample. With a cursor the first step is the one that GP_RESTS has announced, with the same
- * number, epoch and samples; with the same number of workers it also has the same shares. Does not
- * wait. Errors: -EINVAL no deal, a step has begun, or the cursor belongs to another gp_deal;
- * -EBADMSG the words are no cursor; -ENOMEM. gp_step_begin() returns -EINVAL if ranks have
+ * number, epoch and samples; with the same number of workers it also has the same shares. A rest at
+ * the end of an epoch ends the empty steps there, so later numbers are lower than without a rest.
+ * Does not wait. Errors: -EINVAL no deal, a step has begun, or the cursor belongs to another
+ * gp_deal; -EBADMSG the words are no cursor; -ENOMEM. gp_step_begin() returns -EINVAL if ranks have
  * different cursors, or some have not made the call. */
 GP_API int gp_deal_rests(gp_job *job, const uint64_t *cursor, size_t count);
 

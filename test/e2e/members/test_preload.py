@@ -137,6 +137,12 @@ class Forks(Preloads):
                 'objects': ('class A:\n    def __del__(self): print("del", self.name)\n'
                             'a = A()\na.name = a\na.name = "cycle"\nb = [a]\nb.append(b)\n'
                             'import sys\nsys.exit(3)\n', 3),
+                'file': ('import types\nm = types.ModuleType("m")\nimport sys\n'
+                         'sys.modules["m"] = m\nm.f = open("words.txt", "w")\n'
+                         'm.f.write("words")\n', 0),
+                'daemon': ('import threading, time\nfrom math import sqrt\ndef f():\n'
+                           '    while True: sqrt(2); time.sleep(0)\n'
+                           'threading.Thread(target=f, daemon=True).start()\n', 0),
                 'interrupt': ('raise KeyboardInterrupt\n', 130),
                 'pickle': ('import pickle\nclass A: pass\nprint(pickle.dumps(A()))\n', 0)}
         commands = [([sys.executable, self.write(f'end-{name}.py', text)], code)
@@ -145,7 +151,17 @@ class Forks(Preloads):
         logs = self.compare(commands)
         for direct, forked in logs:
             self.assertEqual(forked, direct)
+        self.assertEqual((self.folder / 'words.txt').read_text(), 'words')
         self.assertIn(": can't open file '", logs[-2][1])
+
+    def test_finalizers_of_a_failed_script_know_the_failure(self):
+        script = self.write('fails.py', 'import os, sys\nfrom gradpool._native import failing\n'
+                            'class A:\n    def __del__(self, of=failing, say=os.write):\n'
+                            '        say(1, b"failed %d" % of._ends_with_error)\n'
+                            'a = A()\nsys.exit(3)\n')
+        pool = self.pool(sys.executable, script, preload='json')
+        self.assertEqual(pool.wait(IMPORT_S), 3, pool.text())
+        self.assertIn('failed 1', self.log_of(pool))
 
     def test_ranks_have_random_numbers_of_their_own(self):
         script = self.write('draw.py', '''

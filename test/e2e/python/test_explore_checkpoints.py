@@ -40,6 +40,7 @@ scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 7)
 data = torch.rand(150, 8, generator=torch.Generator().manual_seed(3))
 run = gradpool.elastic.Run(model, optimizer, samples=150, batch=8, epochs=2, also=[scheduler],
                            prefetch=int(parameters['prefetch']), reports=['loss'])
+run.on_change(lambda workers: None)
 samples = open(f'samples-{name}-{rank}', 'a')
 for epoch in run.epochs():
     for step in run:
@@ -140,7 +141,8 @@ class Files(Folder):
         resting.Checkpoint(41, [7], memoryview(b'state')).write(self.folder)
         path = self.folder / rests.RESTED
         whole = path.read_bytes()
-        for data in (b'', whole[:-1], whole + b'x', b'x' + whole[1:], whole[:24]
+        flipped = [whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1:] for i in range(len(whole))]
+        for data in (*flipped, b'', whole[:-1], whole + b'x', whole[:24]
                      + struct.pack('<Q', 2 ** 61) + whole[32:]):
             path.write_bytes(data)
             with self.assertRaisesRegex(GradpoolError, 'is damaged, or has another version'):
@@ -229,6 +231,21 @@ class Steps(Folder):
         engine.turn()
         self.assertEqual(engine.trials[0].state, 'killed')
         self.assertFalse(rests.has_rested(folder))
+
+    def test_a_script_that_ends_before_its_first_step_fails_in_place_of_endless_starts(self):
+        self.end_pool(1, 0)
+        engine = self.make_engine(trials.Trial(1, {}, state='running'))
+        one = mock.Mock(fd=0, **{'code.return_value': 0, 'rests.return_value': False})
+        engine._options['starter'].start.return_value = one
+        states = []
+        with mock.patch.object(Fleet, 'wait'):
+            while len(states) < 4 and not engine.is_over():
+                engine.turn()
+                states.append(engine.trials[0].state)
+        self.assertEqual(states[-1], 'failed', states)
+        self.assertIn('the script has ended with 0 after a rest, before its first step; train',
+                      engine.trials[0].reason)
+        engine._options['starter'].start.assert_called_once()
 
     def test_a_killed_pool_is_started_again_and_learns_the_end(self):
         self.end_pool(1, None)
@@ -335,7 +352,7 @@ class Studies(Folder):
         hold = self.folder / 'hold-first'
         hold.touch()
         process = self.start('sweep.py', '--site', 'here', '--rest', 'exit')
-        until(lambda: self.row().get('step', 0) >= 12, 'the trial reports', STUDY_S, process)
+        # the trial rests at step 13 at the latest
         until(lambda: (self.folder / 'gradpool-digits/0001/rest').exists(), 'the wish to rest',
               STUDY_S, process)
         hold.unlink()

@@ -14,6 +14,7 @@ import errno
 import os
 import struct
 import sys
+import zlib
 
 import torch
 
@@ -22,9 +23,17 @@ from ..explore import rests, worker as trial
 from .state import WORDS
 
 _MAGIC, _VERSION = b'gpRESTED', 1
-# _MAGIC, version, first step, words of the cursor, bytes of the state
-_HEAD = struct.Struct('<8sQQQQ')
+# _MAGIC, version, first step, words of the cursor, bytes of the state, and the CRC-32 of the file
+# with 0 in place of the CRC-32
+_HEAD = struct.Struct('<8sQQQQQ')
 _SLEEP, _END, _STORED, _FAILED = range(4)
+
+
+def _crc(*parts):
+    crc = 0
+    for part in parts:
+        crc = zlib.crc32(part, crc)
+    return crc
 
 
 class Checkpoint:
@@ -39,9 +48,8 @@ class Checkpoint:
         Raises OSError."""
         path = os.path.join(folder, rests.RESTED)
         with open(path + '.new', 'wb') as file:
-            file.write(_HEAD.pack(_MAGIC, _VERSION, self.first, len(self.cursor),
-                                  self.state.nbytes))
-            file.write(struct.pack(f'<{len(self.cursor)}Q', *self.cursor))
+            file.write(self._head(_crc(self._head(0), self._words(), self.state)))
+            file.write(self._words())
             file.write(self.state)
             file.flush()
             os.fsync(file.fileno())
@@ -51,6 +59,12 @@ class Checkpoint:
             os.fsync(held)
         finally:
             os.close(held)
+
+    def _head(self, crc):
+        return _HEAD.pack(_MAGIC, _VERSION, self.first, len(self.cursor), self.state.nbytes, crc)
+
+    def _words(self):
+        return struct.pack(f'<{len(self.cursor)}Q', *self.cursor)
 
     @classmethod
     def read(cls, folder):
@@ -71,11 +85,13 @@ class Checkpoint:
     @classmethod
     def _parse(cls, path, data):
         if len(data) >= _HEAD.size:
-            magic, version, first, words, size = _HEAD.unpack_from(data)
+            magic, version, first, words, size, crc = _HEAD.unpack_from(data)
             begin = _HEAD.size + 8 * words
             if (magic, version) == (_MAGIC, _VERSION) and begin + size == len(data):
                 cursor = struct.unpack_from(f'<{words}Q', data, _HEAD.size)
-                return cls(first, cursor, memoryview(data)[begin:])
+                found = cls(first, cursor, memoryview(data)[begin:])
+                if crc == _crc(found._head(0), found._words(), found.state):
+                    return found
         raise GradpoolError(errno.EBADMSG, f'{path} is damaged, or has another version; remove the '
                             'file, and the trial begins anew')
 

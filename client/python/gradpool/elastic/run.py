@@ -111,7 +111,7 @@ class Run:
         self._resting.begin(self._deal)
         self._peeked, self._epoch, self._place = None, None, 0
         # last step, or the last step of the rank that gave the state
-        self._callbacks, self._last = [], Last(None, None)
+        self._callbacks, self._has_called, self._last = [], False, Last(None, None)
         self._carried = None    # epoch of the giver's last step; used until epochs() begins
         if self._resting.checkpoint is not None:
             kept = io.BytesIO(self._resting.checkpoint.state)
@@ -132,14 +132,14 @@ class Run:
         step with a different number of workers, at the same steps on all workers. The effect of the
         callback may depend on `workers` alone. The state for a late worker includes the effect of
         earlier calls."""
-        if self._last.workers is not None:
+        if self._has_called:
             raise mismatch('on_change() of Run after its first step: call on_change() before the '
                            'loop, on every worker')
         self._callbacks.append(callback)
         return callback
 
     def _tell_workers(self):
-        workers = self._deal.step.workers
+        workers, self._has_called = self._deal.step.workers, True
         if workers != self._last.workers:
             self._last = self._last._replace(workers=workers)
             for callback in self._callbacks:

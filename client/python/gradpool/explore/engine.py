@@ -228,8 +228,12 @@ class Engine:
         if code < 0 and is_over and not self._fleet.end_workers(trial):
             return      # the next turn continues
         if code == 0 and not trial.verdict and rests.has_rested(self.folder_of(trial)):
-            return self._set(trial, state=RESTING if trial.rests else WAITING)
-        if code == 0 or trial.verdict == DONE:
+            if not self._fleet.has_idled(trial):
+                return self._set(trial, state=RESTING if trial.rests else WAITING)
+            state = FAILED
+            trial.reason = ('the script has ended with 0 after a rest, before its first step; '
+                            'train with Run whenever the script begins')
+        elif code == 0 or trial.verdict == DONE:
             state = TRAINED
         elif trial.verdict:
             state = ENDED if trial.verdict == END else KILLED

@@ -35,6 +35,7 @@ class Fleet:
         self._standings = {}    # number of a trial -> rungs in its written standing
         self._is_stuck, self._is_full = False, False
         self._most = settings.get('resting_max', RESTING_MAX)
+        self._marks = {}        # of the checkpoints at which pools began
         self._sleepers = set()  # numbers of trials that sleep in memory, or are to do so
         self._endings, self._unended = {}, set()    # of workers, by the numbers of trials
 
@@ -82,6 +83,12 @@ class Fleet:
         was killed meanwhile has stored no exit code: a new pool then learns the end."""
         folder = self._folder_of(trial)
         return rests.has_rested(folder) and self.get(trial) is None and pools.code_of(folder) == 0
+
+    def has_idled(self, trial):
+        """Returns whether the workers of the last pool have ended before their first step after a
+        rest: their script has ended early. Such a trial would begin again without an end."""
+        mark = rests.mark(self._folder_of(trial))
+        return mark is not None and mark == self._marks.get(trial.number)
 
     def end_workers(self, trial):
         """Ends the workers of a trial whose pool was killed. Returns False while Slurm has not
@@ -190,6 +197,7 @@ class Fleet:
         if rests.is_wished(folder) != bool(trial.rests):    # otherwise the text stays
             self._wish(trial, bool(trial.rests))
         self._note_wish(trial)
+        self._marks[trial.number] = rests.mark(folder)
         least, most = settings['workers']
         command = [options['program'], 'run', '--job', f'{settings["name"]}/{trial.number}',
                    '--study', settings['name'], '--site', options['site'],

@@ -61,6 +61,15 @@ def has_rested(folder):
     return os.path.exists(os.path.join(folder, RESTED))
 
 
+def mark(folder):
+    """Returns a value that differs for each stored checkpoint; None: no worker has rested since."""
+    try:
+        found = os.stat(os.path.join(folder, RESTED))
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns
+
+
 def forget(folder):
     """Removes the checkpoints of a trial that has ended."""
     for name in RESTED, CHECKPOINT:
