@@ -207,6 +207,28 @@ static void a_whole_copy_continues_after_the_loss_of_its_owner(void **state)
     expect_export(&scene, scene.replica, 1);
 }
 
+/* The new lane does not hold the table, so its rows may be of another clock. */
+static void a_promotion_ends_an_export(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    struct end *asker = rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    uint64_t file = begin_file(&scene, asker, scene.owner,
+                               GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_EXPORT, 0);
+    rig_kill(*state, scene.owner->process);
+    expect_promotion(&scene);
+    expect_route(&scene);
+    uint64_t id = ask_file(asker, GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_NEXT, file);
+    envelope *reply = end_expect_reply(asker, id);
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_failed_so(
+        reply->failure->code, reply->failure->text, -EAGAIN,
+        "an aggregator was lost during the export, and shard 0 is on another lane now");
+    message_free(reply);
+    end_expect_none(scene.replica, BODY(TABLE_BULK));
+    expect_export(&scene, scene.replica, 1);
+}
+
 /* Imported rows are in no log, so a copy from before the import would lack them (K180). */
 static void an_import_ends_the_copy_before_its_first_rows(void **state)
 {
@@ -357,6 +379,7 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(a_whole_copy_continues_after_the_loss_of_its_owner),
+        CASE(a_promotion_ends_an_export),
         CASE(an_import_ends_the_copy_before_its_first_rows),
         CASE(operators_see_the_state_of_the_copy),
         CASE(a_copy_that_was_whole_for_long_is_replaced_soon),
