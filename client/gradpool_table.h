@@ -38,7 +38,9 @@
  * connection to a lane with a table ends counts as lost. A job with tables has a fixed number of
  * workers (no workers_max, no backup workers). In a job with GP_CONTINUE tables are GP_SSP or
  * GP_ASP, and after the loss of a worker no pull waits for that worker.
- * Rows have no copy: if an aggregator ends, its tables fail on every rank with -EOWNERDEAD.
+ * With durability GP_DURABILITY_REPLICA another aggregator has a copy of the rows. If an aggregator
+ * ends, the copy continues, once it is whole; otherwise tables with rows on this aggregator fail on
+ * every rank with -EOWNERDEAD.
  *
  * gp_job_snapshot() and gp_job_restore() include all tables: keys, values, moments and step counts,
  * but no clocks and no settings. All ranks call them after the same gp_clock() (-EINVAL); pushes of

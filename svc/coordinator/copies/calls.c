@@ -66,7 +66,7 @@ static void copy_log_told(struct service *s, void *data, const envelope *reply, 
     if (!reply && (call_went_unanswered(code) || code == -ENOMEM))
         return copy_later(copy, PAUSE_NS); /* an owner that returns or is lost continues at once */
     if (!reply) {
-        copy_note_fault(copy, text);
+        copy_note_end(copy, text, true);
         log_warn("job %s: lane %u did not change its log of changed rows: %s; see the log of its "
                  "aggregator",
                  copy->job->name, copy->owner, text);

@@ -200,12 +200,13 @@ static void copy_note_lost(struct shards_copy *copy)
     copy_step(copy);
 }
 
-/* A copy that lasted shows that its fault is another one than those before. */
-void copy_note_fault(struct shards_copy *copy, const char *why)
+/* A copy that lasted shows that its end has another cause than the faults before. */
+void copy_note_end(struct shards_copy *copy, const char *why, bool is_fault)
 {
     bool has_lasted = copy->whole_ns && clock_now_ns() - copy->whole_ns >= LASTING_NS;
     copy->failures = has_lasted ? 0 : copy->failures;
-    copy->failures += copy->failures < FAILURES_MOST;
+    copy->failures += is_fault && copy->failures < FAILURES_MOST;
+    copy->whole_ns = 0;
     snprintf(copy->fault, sizeof copy->fault, "%s", why);
 }
 
@@ -219,8 +220,7 @@ void copy_lose(struct shards_copy *copy, const char *why, bool is_fault)
     bool has_begun = copy->state >= COPY_BEGUN && copy->state <= COPY_WHOLE;
     if (!has_begun)
         return;
-    if (is_fault)
-        copy_note_fault(copy, why);
+    copy_note_end(copy, why, is_fault);
     log_warn("job %s: lane %u lost its copy of the tables on lane %u: %s; another copy begins in "
              "%.1f s",
              copy->job->name, copy->replica, copy->owner, why,

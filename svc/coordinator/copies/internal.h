@@ -30,7 +30,7 @@ struct shards_copy {
     bool is_whole;          /* the owner has reported that the copy is whole */
     bool is_repeated;       /* an answer asks for a repetition */
     uint32_t failures;      /* number of consecutive copies that have ended by a fault */
-    uint64_t whole_ns;      /* time at which the copy became whole; 0: not whole yet */
+    uint64_t whole_ns;      /* time at which the copy became whole; 0: not whole, or ended */
     char fault[96];         /* reason for which the last copy ended; "": none */
     bool is_lacking;        /* the lack of another aggregator is logged */
     uint64_t not_before_ns; /* earliest time of the next attempt */
@@ -45,8 +45,8 @@ void copy_later(struct shards_copy *copy, uint64_t delay_ns);
 /* Gives up the present copy: stores "no copy" if a whole copy is stored, informs the owner, and
  * begins another copy later. `is_fault`: the next copy may end for the same reason (K182). */
 void copy_lose(struct shards_copy *copy, const char *why, bool is_fault);
-/* Counts a copy that has ended by a fault, and stores the reason. */
-void copy_note_fault(struct shards_copy *copy, const char *why);
+/* Stores the reason for which the copy has ended, and counts a fault (K182). */
+void copy_note_end(struct shards_copy *copy, const char *why, bool is_fault);
 /* Returns the time until the next copy may begin (K182). */
 uint64_t copy_pause_ns(const struct shards_copy *copy);
 /* Finds the copy of the tables on lane `owner`; NULL: none. */

@@ -85,9 +85,14 @@ void filing_read(struct filing *f)
         return filing_await(f);
     }
     size_t at = filing_at(f, &table->shards[f->shard]);
+    if (at == f->lanes_count) /* the new lane does not hold the table */
+        return filing_break(f, -EAGAIN,
+                            "table '%s' of job %.64s: an aggregator was lost during the export, "
+                            "and shard %u is on another lane now; export again",
+                            table->name, table->job->name, f->shard);
     WIRE(TableBulk) m = MESSAGE_PART(TableBulk, table_bulk, .shard = f->shard, .from = f->from);
     m.step = GRADPOOL__WIRE__TABLE_BULK_STEP__TABLE_BULK_READ;
-    int error = at < f->lanes_count ? filing_call(f, at, m, filing_was_read) : -ENOENT;
+    int error = filing_call(f, at, m, filing_was_read);
     if (error < 0)
         filing_break(f, error, "shard %u cannot be read: %s", f->shard, err_text(error));
 }

@@ -37,6 +37,10 @@ class ReplicaFiles(snapshots.Snapshots):
         validate(output, command)
         return [table.get('copy') for table in output['jobs'][0]['tables']]
 
+    def metrics(self, job):
+        return re.findall(rf'^gradpool_table_copy_is_whole{{tenant="",job="{job}",.*}} (\S+)$',
+                          fetch(web_of(self.service) + '/metrics')[1], re.M)
+
     def await_copies(self, job, state='whole'):
         """Waits until operators see this state of all tables, in each output."""
         harness.until(lambda: self.shown('jobs', job) == [state] * len(TABLES),
@@ -46,9 +50,10 @@ class ReplicaFiles(snapshots.Snapshots):
             rows = re.findall(r'^ *(?:users|items) .*  (\S.*?)$', self.service.ask(command, job)
                               .stdout, re.M)
             self.assertEqual(rows, [state] * len(TABLES))
-        metric = re.findall(rf'^gradpool_table_copy_is_whole{{tenant="",job="{job}",.*}} (\S+)$',
-                            fetch(web_of(self.service) + '/metrics')[1], re.M)
-        self.assertEqual(metric, [str(int(state == 'whole'))] * len(TABLES))
+        expected = [str(int(state == 'whole'))] * len(TABLES)
+        # the web server collects its figures at intervals
+        harness.until(lambda: self.metrics(job) == expected, lambda: f'{job}: {self.metrics(job)}',
+                      process=self.service.serve)
 
     def owner_of(self, job):
         """Returns a lane whose tables have a whole copy."""

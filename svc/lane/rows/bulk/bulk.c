@@ -89,10 +89,10 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
         return -ENOENT;
     uint64_t least = table->clock + bulk_is_midst(table);
     table->hold->clock = clock > least ? clock : least;
+    if (loads && !table->hold->loads)      /* a log that begins during the hold waits for its end */
+        row_log_break(table->job->tables); /* imported rows are not logged */
     table->hold->is_on = true;
     table->hold->loads = loads;
-    if (loads)
-        row_log_break(table->job->tables); /* imported rows are not logged */
     job_wake(table->job);
     *ret_standing = (struct bulk_standing){.is_held = bulk_is_held(table),
                                            .is_bsp = table_is_bsp(table),

@@ -59,7 +59,8 @@ static void promote_push(struct lane_table *table)
 {
     struct row_progress *before = &table->queues->logged.progress;
     uint64_t clock = table->queues->ranks[before->rank].clock;
-    if (table_is_bsp(table) || clock == CLOCK_NONE || clock > CLOCK_FIRST)
+    bool has_left = table->job->workers[before->rank].state == WORKER_LEFT;
+    if (table_is_bsp(table) || clock == CLOCK_NONE || clock > CLOCK_FIRST || has_left)
         before->sequence = 0;
 }
 

@@ -1,6 +1,7 @@
 /* Tests copies of tables at the coordinator: their begin, their loss, and their promotion after the
  * loss of the owner. The test plays both aggregators and the worker. */
-#include "svc/coordinator/copies/copies.h"
+#include "svc/base/clock.h"
+#include "svc/coordinator/copies/internal.h"
 #include "svc/coordinator/service.h"
 #include "svc/wire/durability.h"
 #include "svc/wire/table/record_rows.h"
@@ -172,11 +173,15 @@ static void expect_export(const struct scene *scene, struct end *lane, uint32_t 
     message_free(reply);
 }
 
-static WIRE(TableCopyState) copies_state(const struct rig *rig, const char **ret_fault)
+static struct job *first_job(const struct rig *rig)
 {
     struct list *first = rig->coordinator->service->jobs.next;
-    const struct job *job = list_entry(first, struct job, link);
-    return table_copies_state(job_table_named(job, "users"), ret_fault);
+    return list_entry(first, struct job, link);
+}
+
+static WIRE(TableCopyState) copies_state(const struct rig *rig, const char **ret_fault)
+{
+    return table_copies_state(job_table_named(first_job(rig), "users"), ret_fault);
 }
 
 #define expect_state(rig, name, text)                                          \
@@ -199,6 +204,28 @@ static void a_whole_copy_continues_after_the_loss_of_its_owner(void **state)
     expect_log_end(&scene); /* no other aggregator */
     struct end *third = rig_aggregator(*state, 1);
     expect_copy(&scene, third, REPLICA, 1);
+    expect_export(&scene, scene.replica, 1);
+}
+
+/* The new lane does not hold the table, so its rows may be of another clock. */
+static void a_promotion_ends_an_export(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    struct end *asker = rig_connect_locally(*state, GRADPOOL__WIRE__ROLE__ROLE_OPERATOR);
+    uint64_t file = begin_file(&scene, asker, scene.owner,
+                               GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_EXPORT, 0);
+    rig_kill(*state, scene.owner->process);
+    expect_promotion(&scene);
+    expect_route(&scene);
+    uint64_t id = ask_file(asker, GRADPOOL__WIRE__TABLE_FILE_STEP__TABLE_FILE_NEXT, file);
+    envelope *reply = end_expect_reply(asker, id);
+    assert_int_equal(reply->body_case, BODY(FAILURE));
+    assert_failed_so(
+        reply->failure->code, reply->failure->text, -EAGAIN,
+        "an aggregator was lost during the export, and shard 0 is on another lane now");
+    message_free(reply);
+    end_expect_none(scene.replica, BODY(TABLE_BULK));
     expect_export(&scene, scene.replica, 1);
 }
 
@@ -229,6 +256,23 @@ static void operators_see_the_state_of_the_copy(void **state)
     expect_log_end(&scene);
     expect_copy(&scene, scene.replica, OWNER, 0);
     expect_state(*state, COPYING, "a block does not fit");
+}
+
+/* The pauses of early faults do not apply to the loss of an aggregator long after them. */
+static void a_copy_that_was_whole_for_long_is_replaced_soon(void **state)
+{
+    struct scene scene = begin(*state);
+    report(scene.owner, &scene, OWNER, true);
+    struct shards_copy *copy = copy_at(first_job(*state), OWNER);
+    copy->failures = 8;
+    copy->whole_ns = clock_now_ns() - 10 * NS_PER_S;
+    kept_log_begin();
+    end_say_goodbye(scene.replica);
+    expect_log_end(&scene);
+    kept_log_expect("its aggregator was lost; another copy begins in 0.2 s");
+    expect_state(*state, NONE, "its aggregator was lost");
+    scene.replica = rig_aggregator(*state, 1);
+    expect_copy(&scene, scene.replica, OWNER, 0);
 }
 
 static void a_copy_that_is_not_whole_is_not_promoted(void **state)
@@ -335,8 +379,10 @@ int main(void)
 {
     const struct CMUnitTest cases[] = {
         CASE(a_whole_copy_continues_after_the_loss_of_its_owner),
+        CASE(a_promotion_ends_an_export),
         CASE(an_import_ends_the_copy_before_its_first_rows),
         CASE(operators_see_the_state_of_the_copy),
+        CASE(a_copy_that_was_whole_for_long_is_replaced_soon),
         CASE(a_copy_that_is_not_whole_is_not_promoted),
         CASE(a_lost_copy_is_ended_and_begins_again),
         CASE(a_copy_that_its_lane_cannot_promote_fails_the_table),

@@ -1,5 +1,6 @@
 /* Tests the log of changed rows from an owner to a replica lane: the copy of all rows, changes that
  * follow, words that wait, invalid offers and blocks. */
+#include "svc/lane/rows/bulk/bulk.h"
 #include "test/lib/kept_log.h"
 #include "test/unit/lane/rows/log_rig.h"
 
@@ -97,6 +98,21 @@ static void a_copy_is_reported_once_and_again_after_a_join(void **state)
     assert_true(was_whole);
     lane_each_log_report(owner(), true, count_report, NULL);
     assert_int_equal(reports, 2);
+    stop();
+}
+
+/* An import repeats its hold until all lanes hold the table. */
+static void a_repeated_hold_breaks_no_later_log(void **state)
+{
+    struct bulk_standing standing;
+    start(TABLE_TERMS_ASP);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    assert_int_equal(bulk_hold(owner(), RIG_JOB, ROWS_TABLE, 0, true, &standing), 0);
+    assert_int_equal(the_log()->state, ROW_LOG_BROKEN);
+    assert_int_equal(begin_log(NUMBER, COPY + 1), 0);
+    assert_int_equal(bulk_hold(owner(), RIG_JOB, ROWS_TABLE, 0, true, &standing), 0);
+    assert_int_equal(the_log()->state, ROW_LOG_AWAITED);
     stop();
 }
 
@@ -276,6 +292,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(changes_during_the_copy_follow),
         cmocka_unit_test(a_failed_table_is_not_in_the_log),
         cmocka_unit_test(a_copy_is_reported_once_and_again_after_a_join),
+        cmocka_unit_test(a_repeated_hold_breaks_no_later_log),
         cmocka_unit_test(a_full_ring_delays_updates_and_no_pull),
         cmocka_unit_test(words_of_pushes_wait_when_the_replica_lane_is_lost),
         cmocka_unit_test(words_wait_for_no_copy_that_is_not_whole),

@@ -184,6 +184,38 @@ static void a_hold_waits_for_what_a_former_owner_has_begun(void **state)
     }
 }
 
+/* Returns false if the owner has died at another moment than within a push of rank 0. */
+static bool die_and_leave(int steps)
+{
+    struct rows_asked *asked[RANKS][2];
+    start_without_settings(TABLE_TERMS_ASP);
+    begin_copy();
+    until(the_log()->state == ROW_LOG_WHOLE);
+    run_and_die(steps, 1, asked);
+    struct worker *w = &job_find(replica(), RIG_JOB)->workers[0];
+    const struct worker was = *w;
+    w->state = WORKER_LEFT;
+    assert_int_equal(promote(), 0);
+    w->state = was.state;
+    const struct row_progress *before = &promoted_table()->queues->logged.progress;
+    bool is_midst = before->next > 0 && before->rank == 0;
+    if (is_midst)
+        assert_int_equal(before->sequence, 0);
+    for (uint32_t rank = 0; rank < RANKS; rank++)
+        rows_asked_free(asked[rank][0]);
+    stop();
+    return is_midst;
+}
+
+/* The rank has left before the promotion, and the log does not contain this. */
+static void a_rank_that_has_left_is_not_awaited(void **state)
+{
+    int steps = 0;
+    while (!die_and_leave(steps))
+        assert_in_range(steps++, 0, 100);
+    assert_true(steps > 0);
+}
+
 static void promoted(unsigned consistency)
 {
     start(consistency);
@@ -352,6 +384,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(no_push_counts_twice_after_a_kill),
         cmocka_unit_test(a_hold_waits_for_what_a_former_owner_has_begun),
+        cmocka_unit_test(a_rank_that_has_left_is_not_awaited),
         cmocka_unit_test(clocks_go_on_after_a_promotion),
         cmocka_unit_test(no_clock_is_applied_before_every_rank_stands),
         cmocka_unit_test(a_push_within_the_progress_gets_its_word_at_once),
