@@ -255,11 +255,10 @@ static void agree(struct worker *w, struct piece *p, const struct announcement *
                    p->tensor, p->round, w->number, a->operation->name, p->operation->name);
     } else if (a->operation->inputs == INPUT_ROOT && p->root != a->root) {
         const char *role = a->operation->code == RECORD_SEND ? "sender" : "root";
-        piece_fail(
-            p, -EINVAL,
-            "tensor '%s' round %" PRIu64
-            ": for rank %u the %s is rank %u, for the others rank %u; all ranks must name the same",
-            p->tensor, p->round, w->number, role, a->root, p->root);
+        piece_fail(p, -EINVAL,
+                   "tensor '%s' round %" PRIu64
+                   ": rank %u gives %s %u, the others %u; all ranks must give the same",
+                   p->tensor, p->round, w->number, role, a->root, p->root);
     }
     if (a->priority > p->priority)
         p->priority = a->priority;
