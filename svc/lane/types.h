@@ -127,7 +127,7 @@ struct piece {
 
 struct worker {
     struct lane_job *job;
-    /* rank, or RECORD_HOLDER | number of an aggregator; `entered` of the newest connection */
+    /* number: a rank, or RECORD_HOLDER | an aggregator; entered: of the newest connection */
     uint32_t number, entered;
     enum worker_state state;
     struct fabric *fabric;
@@ -146,7 +146,7 @@ struct worker {
     struct announcement *holding;
     const void *held; /* receive buffer of that payload */
     struct lending lending;
-    uint32_t posted; /* posted reads and writes of its memory that are not complete */
+    uint32_t posted; /* posted operations in the worker's memory that are not complete */
     /* time of the last completion of such an operation, or of the first post (A79) */
     uint64_t answered_ns;
     struct inbox inbox; /* short payloads of this worker for later rounds */

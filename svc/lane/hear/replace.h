@@ -10,7 +10,8 @@
  * an old connection that ends by itself: after a goodbye, or over shared memory. A worker whose
  * connection breaks too often fails its job, unless the job is elastic. */
 void replace_connection(struct worker *w);
-/* Handles the CLOSED event of a connection that replace_connection() has ended. */
+/* Called for the CLOSED event of a connection that replace_connection() has ended. A dropped job is
+ * freed only after all such events. */
 void replace_ended(struct lane_job *job);
 
 /* Handles the end of the connection of `w`, with `error`. Returns true if the worker may connect

@@ -9,7 +9,7 @@
 /* Cost of handling one event, in addition to its bytes. The unit is a byte: the cost of
  * transferring one byte. */
 #define EVENT_BYTES 4096
-/* Cost of checking a connection in a poll. The unit is the same. */
+/* Cost of checking a connection in a poll, in the unit of EVENT_BYTES. */
 #define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
@@ -137,7 +137,7 @@ static void choose_reference(struct piece *p)
 void account_turn(struct lane_job *job, uint64_t spent_ns)
 {
     struct piece *p = job->worked;
-    job->lane->now_ns += spent_ns; /* this time is waiting time for pieces that wait */
+    job->lane->now_ns += spent_ns; /* pieces that wait have also waited during this turn */
     if (!p)
         return;
     p->busy_ns += spent_ns;
@@ -217,5 +217,5 @@ void account_forget(struct piece *p)
     if (p->job->worked == p)
         p->job->worked = NULL;
     if (p->job->reference == p)
-        p->job->reference = NULL; /* the next piece with lane time replaces it */
+        p->job->reference = NULL; /* the next piece with lane time becomes the reference */
 }
