@@ -122,7 +122,7 @@ struct piece {
 };
 
 /* Number of sets of ranks (W13) that a job stores, of future and of the newest closed rounds. A
- * rank may connect again up to TERMS_LAG_MAX rounds after a round, and then needs its set. */
+ * rank may connect again up to TERMS_LAG_MAX rounds after a round, and then needs this set. */
 #define CHOICES_PER_JOB (TERMS_LAG_MAX + 4)
 
 struct worker {
@@ -182,7 +182,7 @@ struct lane_job {
     struct worker *workers;
     struct list pieces;
     struct list runnable; /* pieces with chunks to start, in order of priority */
-    uint64_t due_bytes;   /* bytes of the runnable pieces of which no chunk has started */
+    uint64_t due_bytes;   /* bytes of the runnable pieces' chunks that have not started */
     /* LANE_SHORTEST: number of chunks of other jobs since this job began to wait */
     uint32_t passes;
     struct hash_table table; /* the pieces by number */

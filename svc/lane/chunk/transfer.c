@@ -111,7 +111,7 @@ static int store_copy(struct transfer *t)
     return error < 0 ? fail_copy(t, error) : 0;
 }
 
-/* Reduces the inputs of this pass. The next pass begins if inputs are left. */
+/* Reduces the inputs of this pass. If the chunk has further inputs, the next pass begins. */
 static int sum(struct transfer *t)
 {
     bool is_complete = pass_is_last(t);

@@ -191,8 +191,8 @@ refuse(struct worker *w, const struct record_ready *ready, int code, const char 
 }
 
 /* Returns whether the operation is allowed with this quorum. With a partial quorum, its result must
- * be correct without some of the inputs, and late ranks receive it. A barrier has no result, so the
- * tensor must be empty. */
+ * be correct without some of the inputs, because late ranks receive the result, too. A barrier has
+ * no result, so a barrier is allowed only for an empty tensor. */
 static bool suits_terms(const struct piece *p, const struct operation *operation)
 {
     if (!parameters_suit(p, operation))
@@ -243,7 +243,8 @@ static bool settings_are_sound(const struct piece *p, const struct rank *rank,
     return !wrong;
 }
 
-/* Checks an announcement before the round is changed. */
+/* Checks an announcement before the round is changed. Returns false after an error was sent to the
+ * worker. */
 static bool check(struct worker *w, struct piece *p, const struct operation *operation,
                   const struct record_ready *ready)
 {

@@ -50,8 +50,8 @@ void takers_forget(const struct rank *rank);
  * waits for these takers. With terms.lag the round waits for every rank that lacks a result, and
  * the wait has no end. */
 bool takers_hold(struct piece *p);
-/* Measures the time since the last close, and counts the results of the round for the ranks of its
- * set. Called when a round closes, after its set is stored. */
+/* Measures the time since the last close, and records that the ranks of the round's set need no
+ * stored result of the round. Called when a round closes, after its set is stored. */
 void takers_closed(struct piece *p);
 
 /* The state that moves with the piece consists of takers_words() numbers. takers_load() returns

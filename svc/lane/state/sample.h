@@ -9,8 +9,8 @@
 
 struct transfer;
 
-/* Adds the piece to the sample of its job. If memory is missing, the piece has no blocks in the
- * sample, but its rounds count. */
+/* Adds the piece to the sample of its job. If there is no memory for the blocks, the piece has no
+ * blocks in the sample, but its rounds count. */
 void sample_add(struct piece *p);
 void sample_free(struct piece *p);
 

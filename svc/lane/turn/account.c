@@ -158,8 +158,8 @@ static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_
     ending->begun_ns = is_over ? now_ns : 0;
 }
 
-/* Returns the time of the turn in progress. A round may end and the next one begin within one
- * turn. */
+/* Returns the time of the turn in progress. This time is needed, because a round may end and the
+ * next one begin within one turn. */
 static uint64_t turn_ns(const struct lane_job *job)
 {
     return job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0;

@@ -16,7 +16,7 @@ struct lent {
 
 /* Memory that one worker lends. */
 struct lending {
-    struct lent lent; /* memory in the regions at the last count */
+    struct lent lent; /* memory of all lent regions at the last count */
     /* memory in regions whose mapping is in progress; `lent` does not include these regions */
     struct lent promised;
     /* length of a region that exceeded its tenant's share (A76) */
