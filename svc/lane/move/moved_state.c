@@ -292,7 +292,7 @@ static bool take_takers(struct piece *p, const char *words)
 }
 
 /* Stores the sets of ranks from the head, because the open round may wait for a set that no worker
- * knows any more (W13). */
+ * can send again (W13). */
 static bool take_choices(struct lane_job *job, const struct head *head)
 {
     for (size_t i = 0; i < CHOICES_PER_JOB; i++) {

@@ -1,5 +1,5 @@
-/* Quorum: which announcements complete the set of a round, and which ranks take part. Reads pieces
- * and changes nothing. */
+/* Quorum: which announcements complete the set of a round, and which ranks take part. Only
+ * quorum_learn() and quorum_choose() change anything; all other functions only read pieces. */
 #ifndef GRADPOOL_LANE_PIECE_QUORUM_H
 #define GRADPOOL_LANE_PIECE_QUORUM_H
 
