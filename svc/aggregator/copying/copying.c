@@ -53,7 +53,8 @@ int copying_lend(struct aggregator *a, const Gradpool__Wire__PlaceRequest *reque
     int error = keeping_make_holder(a);
     if (error < 0)
         return error;
-    if (!holder_has_ring(a->holder, &ring)) /* a lane may still read the ring of another copy */
+    /* a lane may still read the ring of an earlier copy, so this copy is dropped first */
+    if (!holder_has_ring(a->holder, &ring))
         copying_end(a, ring.job, ring.lane);
     return holder_lend_ring(a->holder, &ring, request->job, LOG_RING_BYTES, ret_ring);
 }
@@ -155,7 +156,8 @@ static void copying_report_log(void *context, const struct lane_log_report *repo
     copying_send(context, report->job, report->copy, report->is_whole);
 }
 
-/* Runs between two turns of the lane. The holder only posts a record. */
+/* Runs between two turns of the lane. The call to the holder only posts a record, and does not
+ * block. */
 static void copying_report_copy(void *context, const struct lane_copy_report *report)
 {
     struct copying_reports *r = context;
