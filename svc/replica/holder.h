@@ -18,8 +18,8 @@ struct holder_options {
     /* network interface for connections, borrowed; NULL: any interface */
     const char *interface_name;
     const char *provider; /* libfabric provider, borrowed; NULL: "tcp" */
-    /* Called when holder_next_ask() may have a request: from any thread, with the lock held. Must
-     * not call functions of the holder. */
+    /* Called when holder_next_ask() may have a request, or holder_next_logged() a report: from any
+     * thread, with the lock held. Must not call functions of the holder. */
     void (*asks)(void *context);
     void *context;
 };

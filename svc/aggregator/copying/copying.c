@@ -81,8 +81,8 @@ static int copying_promote(struct lane *lane, void *context)
     return lane_promote_copy(lane, request->job_id, &promotion);
 }
 
-/* The ring is withdrawn from the lost owner first, so that no block lands behind the last one that
- * is applied (J8). */
+/* The ring is withdrawn from the lost owner first, so that no further block lands after the lane
+ * has applied the last block (J8). */
 static int copying_serve_promote(struct aggregator *a, Gradpool__Wire__TablePromote *request)
 {
     int error = a->holder ? holder_withdraw_ring(a->holder, request->job_id, request->owner) : 0;
