@@ -40,7 +40,7 @@ int network_write(struct row_fetch *fetch, const struct worker *w, uint32_t regi
  * stays in use until its end. */
 void network_abort(struct row_fetch *fetch);
 /* Returns whether a read of a window of keys is in progress. The next shard waits for the end of
- * this read, because the windows of that shard have other places in the same memory. */
+ * this read, because the windows of the next shard use the same memory. */
 bool network_reads_windows(const struct lane_tables *tables);
 /* Aborts the operations of a worker whose requests are dropped. */
 void network_forget(struct lane_tables *tables, const struct worker *w);

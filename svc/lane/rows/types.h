@@ -26,10 +26,12 @@ struct row_request {
     struct list link;
     struct worker *worker;
     struct record_rows *record;
-    /* Next entry of the directory, next key of this entry. A push over a network uses `entry`
-     * alone. */
+    /* Number of the next directory entry, and of the next key in this entry. A push over a network
+     * uses `entry` alone. */
     uint32_t entry, key;
-    bool is_checked; /* all entries of the directory name shards of this lane */
+    /* the check of the directory has ended; without an error, all entries name shards of this
+     * lane */
+    bool is_checked;
     /* For a request over a network. `spans`: copied entries of the directory, spans_count from
      * `spans_first` on; NULL: no worker was connected over a network yet. `before`: the entry that
      * was checked last. */

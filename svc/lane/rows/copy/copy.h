@@ -54,7 +54,7 @@ void lane_copy_logged(struct lane *lane, uint32_t job, uint32_t owner, uint32_t 
 
 struct lane_copy_report {
     uint32_t job, owner, copy;
-    uint64_t position; /* all blocks before are applied (TAKEN) */
+    uint64_t position; /* all blocks before are applied; sent to the owner as TAKEN */
     bool is_damaged;   /* the copy cannot be used any more */
 };
 /* Calls `each` for every copy that has applied blocks or was damaged since the last call. `again`:
