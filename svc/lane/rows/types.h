@@ -227,7 +227,7 @@ struct apply_part {
     const uint64_t *keys;
     /* Otherwise over a network. `fetch`: read of the window. batch_first, batch_order: position of
      * the batch's first gradient, in the span and in row_network.order. `skipped`: number of rows
-     * that are not finite; skipped_key: smallest of their keys. */
+     * with NaN or infinity; skipped_key: smallest of their keys. */
     struct row_fetch *fetch; /* NULL: the memory is mapped, or the keys were read ahead */
     uint32_t batch_first, batch_count, batch_order;
     uint32_t skipped;

@@ -6,10 +6,10 @@
 
 #include "svc/lane/rows/types.h"
 
-/* Posts reads for the pushes that are due in the next shard of the table, and in the shards behind
- * it, unless these reads are posted already. The directory entries of these pushes for the next
- * shard must be copied already. -EAGAIN: reads of a dropped share are not complete, so the call has
- * to be repeated. After other errors a worker was evicted. */
+/* Posts reads for the pushes that are due in the next shard of the table, and in the shards after
+ * this shard, unless these reads are posted already. The directory entries of these pushes for the
+ * next shard must be copied already. -EAGAIN: reads of a dropped share are not complete, so the
+ * call has to be repeated. After other errors a worker was evicted. */
 int ahead_read(struct row_network *network, const struct lane_table *table);
 /* Finds the keys and rows of an entry. The caller searches parts in the order of the pushes, and
  * sets `*at` to 0 before the first part of a shard. `ret_keys`: NULL if the entry was not read
