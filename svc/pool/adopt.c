@@ -1,5 +1,5 @@
-/* Adoption of workers that an earlier pool of the folder has started. The engine finds them; the
- * lock of the folder is held, so no other pool starts or adopts them. */
+/* Adoption of workers that an earlier pool of the folder has started. The engine finds these
+ * workers. This pool holds the lock of the folder, so no other pool starts or adopts them. */
 #include "svc/pool/internal.h"
 
 #include <errno.h>
