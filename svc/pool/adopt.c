@@ -68,7 +68,7 @@ int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
         return 0;
     uint32_t founders = pool->folder->founders;
     pool->ranks.founders = founders;
-    pool->ranks.wanted = highest < founders ? founders : highest + 1; /* until the job is seen */
+    pool->ranks.wanted = highest < founders ? founders : highest + 1; /* until the first look */
     for (uint32_t rank = 0; rank <= highest; rank++)
         if (engine->calls->find(engine, rank, &cookie))
             ranks_started(&pool->ranks, rank, cookie.incarnation, true, now_ns);

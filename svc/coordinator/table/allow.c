@@ -1,5 +1,5 @@
-/* Grants table memory to lanes in steps. A step is at most 64 MiB, and at most a quarter of the
- * rest of the limits for all lanes of the job together: no lane gets the whole rest at once.
+/* Grants table memory to lanes in steps of 2 to 64 MiB. The steps of all lanes of the job together
+ * are a quarter of the memory that the limits leave, so that no lane gets all of this memory.
  * RULES.md: K145. */
 #include "svc/coordinator/table/allow.h"
 
