@@ -35,11 +35,11 @@ void slots_handle_join(struct peer *p, const envelope *message);
 void slots_handle_submit(struct peer *p, const envelope *message);
 void slots_handle_withdraw(struct peer *p, const envelope *message);
 void slots_handle_reports(struct peer *p, const envelope *message);
-/* The job of a pool rests, or goes on, by order of its user. */
+/* Handles the user's order that the job of a pool rests or continues. */
 void slots_handle_rest(struct peer *p, const envelope *message);
-/* The trial of a pool's job has reached a rung of its study (SL32). */
+/* Handles the report that a job's trial has reached a rung of its study (SL32). */
 void slots_handle_standing(struct peer *p, const envelope *message);
-/* A worker sleeps. */
+/* Handles a worker's report that it sleeps. */
 void slots_handle_resting(struct peer *p, const envelope *message);
 /* Called when the peer is about to be freed. */
 void slots_peer_gone(struct peer *p);
