@@ -48,7 +48,7 @@ bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *add
  * wait for a name server. All fields are zero at first, except `known` if an address is known. */
 struct endpoint_names {
     struct endpoint_addresses known;
-    /* lookup that still runs, or whose result was not used yet; NULL: none */
+    /* a lookup that still runs, or whose result was not used yet; NULL: none */
     struct lookup *pending;
 };
 

@@ -10,11 +10,13 @@ enum step_words {
     STEP_WORDS_LEAVING = RANKS_WORDS,
     STEP_WORDS_HOLDS = 2 * RANKS_WORDS,
     STEP_WORDS_FULL = 3 * RANKS_WORDS, /* number of ranks with the state whose step has samples */
-    STEP_WORDS_END,         /* number of ranks with the state that are at the end of the training */
-    STEP_WORDS_ROUNDS,      /* rounds of tensors, summed over the ranks that hold the state */
-    STEP_WORDS_ROUNDS_LATE, /* rounds of tensors, summed over all other ranks */
-    STEP_WORDS_DEAL,        /* deal_print(), summed over all ranks */
-    STEP_WORDS_REST,        /* rest << 16 | 1, summed over the ranks that know a rest */
+    STEP_WORDS_END,    /* number of ranks with the state that are at the end of the training */
+    STEP_WORDS_ROUNDS, /* completed rounds of tensors, summed over the ranks with the state */
+    /* completed rounds of tensors, summed over the ranks without the state */
+    STEP_WORDS_ROUNDS_LATE,
+    STEP_WORDS_DEAL, /* deal_print(), summed over all ranks */
+    /* rest << 16 | 1, summed over the ranks to which the coordinator has sent a rest */
+    STEP_WORDS_REST,
     STEP_WORDS_COUNT,
 };
 

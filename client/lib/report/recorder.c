@@ -27,8 +27,8 @@ void recorder_note(const gp_tensor *t)
 
 /* ---- life ---- */
 
-/* Returns whether this recording is in progress. `timeline` 0 means any recording; the control
- * thread passes 0 when the coordinator is away. */
+/* Returns whether this recording is in progress. `timeline` 0 means any recording: the control
+ * thread passes 0 when the connection to the coordinator has ended. */
 static bool recorder_is_known(const struct recorder *r, uint64_t timeline)
 {
     return r->ring && (timeline == r->timeline || timeline == 0);
