@@ -77,8 +77,8 @@ static uint16_t lag_of_sums(const struct gp_job *job)
     return (uint16_t)(lag > 0 ? lag : BACKUP_TERMS_LAG);
 }
 
-/* Returns the lag of the tensors that take part in the job's rounds (W22); 0 if these tensors have
- * update rules; -1 if no such tensor is declared yet. */
+/* Returns the lag of the tensors in the job's rounds (W22): 0 if these tensors have update rules,
+ * -1 if none of them is declared yet. */
 static int followers_lag(const struct gp_job *job)
 {
     if (job->backup.leader)

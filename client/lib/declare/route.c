@@ -62,8 +62,8 @@ static void route_set_round(struct gp_tensor *t, const Gradpool__Wire__TensorRou
         p->committed = t->round;
 }
 
-/* Sets the ranks of the tensor. If the ranks may change, this rank's copies of states are allocated
- * here, because their addresses are sent before all other records. */
+/* Sets the ranks of the tensor. If the ranks may change, this function allocates the memory for
+ * copies of states, because its addresses are sent before all other records. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)

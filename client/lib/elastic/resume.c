@@ -52,8 +52,8 @@ static int resume_add_share(struct deal_runs *to, const struct deal_step *step, 
     return error;
 }
 
-/* Returns the samples of a step that was dealt and not made. The shares of lost members are left
- * out, because the deal has returned their samples before. */
+/* Adds the samples of a step that was dealt and not made to `to`. The shares of lost members are
+ * left out, because the deal has added their samples before. */
 static int resume_add_step(struct deal_runs *to, const struct deal_step *step, uint64_t end)
 {
     int error = 0;
@@ -78,8 +78,8 @@ static uint64_t resume_cursor(const struct step_deal *from)
     return from->cursor;
 }
 
-/* Returns the samples of steps that were not made. Samples at places from `deal->cursor` on are
- * left out, because the new deal contains them in any case. */
+/* Adds the samples of all steps that were not made to the samples that `deal` deals again. Samples
+ * at places from `deal->cursor` on are left out, because the new deal contains them in any case. */
 static int resume_take_back(struct step_deal *deal, const struct step_deal *from)
 {
     int error = 0;

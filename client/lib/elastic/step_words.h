@@ -50,8 +50,8 @@ void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORD
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum);
 /* Returns the number of the rest that a record orders before the next step; 0: none. If ranks have
- * sent different numbers, there is no rest: all ranks have the same sum, and the next record has
- * the newest number. */
+ * sent different numbers, the record orders no rest: all ranks see this in the same sum, and the
+ * next record has the newest number. */
 uint32_t step_words_rest(const uint64_t words[STEP_WORDS_COUNT]);
 /* Returns a hash of a deal. Two different deals almost never have the same hash. */
 uint64_t deal_print(const struct deal_spec *spec);

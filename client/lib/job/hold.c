@@ -289,8 +289,8 @@ static bool hold_has_ended(const struct hold *hold)
     return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
 }
 
-/* Returns whether a step has ended. This is so when the record of the next step waits, or when the
- * thread that makes the steps has pushed more than the record and waits for other ranks. */
+/* Returns whether a step has ended: the record of the next step waits, or the thread that makes the
+ * steps has pushed more than the record and waits for other ranks. */
 static bool hold_step_has_ended(const struct hold *hold)
 {
     const struct iterations *its = &hold->scopes[ROUNDS];
