@@ -45,9 +45,10 @@ static void revisit(struct link *l, bool uses_ticket)
     }
 }
 
-/* Returns whether another connection may work. A network may reset a connection between two running
- * processes, or drop its messages for a long time. A connection over shared memory ends only with
- * its process. A lane with tables counts the rank of an ended connection as lost (A93). */
+/* Returns whether another connection to the lane may work. Over a network it may: a network resets
+ * connections between running processes, or drops their messages for a long time. Over shared
+ * memory a connection ends only with its process. A lane with tables counts the rank of an ended
+ * connection as lost (A93). */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;

@@ -1,6 +1,6 @@
 /* Owns the connections to lanes: gets tickets, chooses shared memory or the network, makes a second
- * attempt, and fails with a reason. Requests no new routes: the coordinator sends them without a
- * request. */
+ * attempt, and reports the reason of a failure. Does not request routes, because the coordinator
+ * sends routes without a request. */
 #include "client/lib/link/link.h"
 
 #include "client/lib/job/job_tables.h"

@@ -114,8 +114,8 @@ bool link_owes_goodbye(const struct link *l);
 /* Removes the fences of tables, because the connection has ended. */
 void link_lift_rows(struct link *l);
 /* Sends the records of tables that are due, as far as the connection has room. On a connection that
- * the lane may be ending (`is_left`), sends only a query, until the answer or the next
- * connection. */
+ * the lane may be ending (`is_left`), sends only a query; the records follow after the answer, or
+ * on the next connection. */
 void link_flush_rows(struct link *l);
 /* Sends new records of tables to all lanes, now or when their links have room. */
 void link_announce_rows(struct gp_job *job);

@@ -282,8 +282,8 @@ static void send_unsent(struct link *l)
     }
 }
 
-/* Reports that all fetched results have landed, or that a lane no longer had a result (W22). The
- * READY of the hidden tensor is sent before this report. */
+/* Reports that all fetched results have landed, or that a lane no longer has a result that this
+ * rank has requested (W22). The READY of the hidden tensor is sent before this report. */
 static void send_landed(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;
@@ -300,8 +300,8 @@ static void send_landed(struct link *l)
 }
 
 /* Reports to the leader lane that the last gradient was ready after the close of its round, or was
- * given up. The rule learns from this record how long the rank computes. The lane sends no
- * answer. */
+ * given up. The rule of the job uses this record to estimate how long the rank computes. The lane
+ * sends no answer. */
 static void send_late(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;

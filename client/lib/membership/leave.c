@@ -1,5 +1,5 @@
-/* A worker leaves its job, or all jobs of its client. It first informs the other processes, then
- * frees memory. Memory that lanes can access is freed only when every connection is closed. */
+/* A worker leaves its job, or all jobs of its client. The worker first informs the other processes,
+ * then frees memory. Memory that lanes can access is freed only when every connection is closed. */
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/job/request.h"
@@ -107,8 +107,8 @@ static void settled_free(struct settled *settled)
     free(settled->rounds);
 }
 
-/* Returns whether every push of a clock that has ended is applied. Other ranks may end the clock
- * later, and if this rank left before, the job would fail. */
+/* Returns whether every push of a clock that this rank has ended is applied. Other ranks may end
+ * the clock later; if this rank left before, the job would fail. */
 static bool rows_are_settled(void *context)
 {
     const struct gp_job *job = context;

@@ -105,8 +105,8 @@ static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
     return true;
 }
 
-/* Copies results out as they land. Returns true when the request is over or goes on, or its round
- * goes on with another gradient; false after the deadline. */
+/* Copies results out as they land. Returns true when the request is over, or when its round
+ * continues with another gradient; false after the deadline. */
 static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
