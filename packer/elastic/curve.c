@@ -9,10 +9,10 @@
 
 #define PARTS 3
 #define PRIOR_WEIGHT \
-    0.002 /* weight of the curve before any measurement; of two measured points: 1 */
+    0.002 /* weight of each assumed point in a new study; a measured pair of points has weight 1 */
 #define CURVE_RATIO_LEAST 1e-3
 #define CURVE_RATIO_MOST 1e3
-#define RIDGE 1e-9 /* makes each system of equations solvable */
+#define RIDGE 1e-9 /* added to the diagonal, so that each system of equations has a solution */
 
 /* --- shape --- */
 

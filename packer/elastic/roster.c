@@ -110,7 +110,8 @@ static struct roster_job *roster_new_job(void)
     return NULL;
 }
 
-/* The announcement of a new job replaces those of earlier jobs. */
+/* Deletes the numbers of announced jobs in all jobs of the study, because the announcement of a new
+ * job replaces earlier announcements. */
 static void roster_forget_followers(struct scheduler *s, const struct scheduler_job *of)
 {
     for (size_t i = 0; i < s->jobs_count; i++)

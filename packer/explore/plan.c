@@ -194,7 +194,8 @@ static void empty_slow(struct plan *plan)
         return;
     for (size_t i = 0; i < count; i++)
         if (empties[i])
-            view->rate[i] /= 1e9; /* with this rate any piece exceeds the limit */
+            /* a rate this low puts every piece over the limit, so no piece moves to this lane */
+            view->rate[i] /= 1e9;
     for (int strict = 0; strict < 3; strict++) {
         plan->limit_ns = view->all_bytes / left * (1.05 + 0.1 * strict);
         for (size_t i = 0; i < count; i++)

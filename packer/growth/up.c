@@ -358,7 +358,8 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)
-        /* the job is tried again after as many further windows on shared lanes */
+        /* no plan was found; before the next attempt the job has to share lanes for the whole
+         * number of windows again */
         look->seen->jobs[job].memory->shares = 0;
     scale_plan_fini(&plan);
     return error > 0 || error == -ENOMEM ? error : 0;

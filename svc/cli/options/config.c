@@ -178,7 +178,7 @@ static void config_store(struct config_reader *c, const struct config_part *part
                     knob->name);
         return;
     }
-    /* --print-config must be able to print every value of a file */
+    /* a value is refused if --print-config could not print it as a line of this file */
     if (!config_can_hold(knob->name, value)) {
         config_fail(c, "%s: the value is too long or has a carriage return; correct the value",
                     knob->name);

@@ -150,7 +150,7 @@ static void note_end(struct children *c, uint32_t index, int status)
     c->pids[index] = 0;
     c->alive--;
     if (c->alive == 0)
-        end_all(c, TOLD); /* descendants that keep the pipes open have some seconds to end */
+        end_all(c, TOLD); /* limits the time of reading pipes that descendants keep open */
     if (is_wanted || status == 0)
         return;
     describe(status, text, sizeof text);

@@ -100,7 +100,8 @@ static int ofi_take(struct list *node, struct fabric_event *events, int events_m
 {
     struct ofi_place *place = list_entry(node, struct ofi_place, in_turn);
     struct ofi_turns *turns = ofi_fabric_of(place->conn)->turns;
-    struct fabric_group *group = place->group; /* the visit may end the connection */
+    /* read first: reading the queue may end the connection and take it out of its group */
+    struct fabric_group *group = place->group;
     struct ofi_batch batch = {.events = events, .events_max = events_max};
     uint64_t began_ns = turns->polled_ns;
     if (place->read_in_poll == turns->polls)
