@@ -121,8 +121,8 @@ void curve_init(struct curve *curve, struct curve_study *study)
     *curve = (struct curve){.study = study};
 }
 
-/* Returns the ratio of two step times, limited to a range: larger terms would cost the sums digits,
- * and a later subtraction of these terms would not be exact. */
+/* Returns the ratio of two step times, limited to a range. With ratios outside this range the sums
+ * would lose digits, and the removal of an equation from the sums would not be exact. */
 static double curve_ratio(double step_s, double base_s)
 {
     double ratio = step_s / base_s;

@@ -214,8 +214,8 @@ static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
     return 0;
 }
 
-/* Makes a held job rest whose workers sleep, or were about to sleep when the caller was restarted.
- * */
+/* Makes a held job rest. When the caller was restarted, the workers of the job slept or were about
+ * to sleep. */
 static int scheduler_find_rest(struct scheduler *s, struct roster_job *job)
 {
     if (!job->wants.is_held || job->state == SCHEDULER_RESTING)

@@ -26,7 +26,8 @@ int knobs_mistake(const char *command, const char *format, ...)
     return CLI_USAGE;
 }
 
-/* Keeps the last value of an option. Stores each value of an option that may be given again. */
+/* Records the value of an option; a later value replaces it. An option that may be given several
+ * times is stored in the options struct at each use. */
 static void handle_knob(struct layers *l, int index, const char *value)
 {
     struct err err;

@@ -1,7 +1,7 @@
 /* Loads libfabric with dlopen(), and passes calls of its exported functions on. Owns the handle and
- * the addresses, which do not change after the load. Symbol versions of libfabric stand for the
- * layout of structs. Each function is therefore looked up with the version to which the linker
- * would have bound this program (symbols.py); without this version nothing is called. */
+ * the addresses, which do not change after the load. A symbol version of libfabric implies a layout
+ * of structs. Each function is therefore looked up with the version to which the linker would have
+ * bound this program (symbols.py); without this version nothing is called. */
 #include "svc/fabric/ofi/library/library.h"
 
 #include "libfabric_symbols.h"
