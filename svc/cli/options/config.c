@@ -68,7 +68,7 @@ static void config_check_heading(struct config_reader *c, const char *line)
     size_t bytes = strcspn(line + 1, "]");
     const char *behind = line + 1 + bytes;
     if (!*behind)
-        return; /* inih refuses this line by itself */
+        return; /* inih itself refuses a heading without "]" */
     behind += 1 + strspn(behind + 1, " \t\r\n");
     config_list_parts(c, expected, sizeof expected);
     if (!config_find_part(c, line + 1, bytes))
