@@ -94,8 +94,8 @@ static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
 }
 
 /* Reads a connection's queue once in a poll, and charges the time to the job. A connection that a
- * poll has not reached needs no record for the next poll, because either its `is_due` is set, or
- * its descriptor reports its bytes (O5). */
+ * poll has not reached needs no record for the next poll: either `is_due` of the connection is set,
+ * or its descriptor reports the bytes (O5). */
 static int ofi_take(struct list *node, struct fabric_event *events, int events_max)
 {
     struct ofi_place *place = list_entry(node, struct ofi_place, in_turn);
