@@ -85,8 +85,8 @@ enum gp_operation {
     GP_REDUCE_SCATTER = 10,
 };
 
-/* The ranks whose pushes make a round of a tensor. All values except GP_ALL are for GP_SUM,
- * GP_MEAN, GP_MIN, GP_MAX and GP_PRODUCT; the last two only for GP_SUM. `bound`: gp_tensor_spec.
+/* The ranks whose pushes make a round. GP_ALL is for every operation, GP_STALE and GP_ANY are for
+ * GP_SUM, the others for GP_SUM, GP_MEAN, GP_MIN, GP_MAX, GP_PRODUCT. `bound`: gp_tensor_spec.
  *
  *   GP_ALL     every rank of the set: the same bits in every run
  *   GP_FIRST   the first `bound` ranks to push (backup workers: DBW). A later rank gets the newest
@@ -184,7 +184,7 @@ typedef struct gp_backup_spec {
     enum gp_backup_rule rule;
     uint32_t k;         /* STATIC: gradients of a round; ADASYNC: of the first round; others: 0 */
     uint32_t least;     /* minimum of gradients of a round, at most `workers`; 0 means 2 */
-    uint32_t absence;   /* rounds wait for a rank that missed so many; 0: 64; UINT32_MAX: never */
+    uint32_t absence;   /* missed rounds, then rounds wait for the rank; 0: 64; UINT32_MAX: never */
     uint32_t lag;       /* without update rules: rounds a rank may be behind, up to 16; 0: 4 */
     uint32_t gradients; /* maximum of gradients of one rank in a round, 1 to 7; 0 means 1 */
     enum gp_backup_rate rate;

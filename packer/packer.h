@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Times of a job without other jobs. The busiest lane of a job is the lane with its largest lane
- * time. */
+/* Times of a job that were measured without other jobs. The busiest lane is the lane on which the
+ * job has the most lane time. */
 struct packer_timing {
     uint64_t period_ns; /* time from round to round; up to PACKER_PERIOD_NS_MAX */
     /* lane time of a round on the busiest lane, from the same measurement as period_ns */
@@ -65,7 +65,8 @@ struct packer_lane {
     uint64_t nic_bytes_per_s;
     /* lane time of a round of the placed job on this lane, from earlier calls */
     uint64_t job_lane_ns;
-    const struct packer_resident *residents; /* the residents that are measured */
+    /* the measured jobs on the lane, except the placed job */
+    const struct packer_resident *residents;
     size_t residents_count;
 };
 

@@ -182,7 +182,8 @@ int backup_began(struct backup *b, uint32_t rank, uint64_t now_ns)
     struct backup_rank *r = member_of(b, rank);
     if (!r)
         return -EINVAL;
-    (void)backup_interrupted(b, rank, now_ns); /* an error means that the rank computes nothing */
+    /* the error of a rank that computes no gradient is ignored */
+    (void)backup_interrupted(b, rank, now_ns);
     r->is_flying = true;
     r->began_ns = now_ns;
     r->round = b->round;

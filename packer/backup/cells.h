@@ -9,8 +9,8 @@
 #include <stdint.h>
 
 #define CELLS_WORKERS_MAX UINT32_C(256)
-#define CELLS_SWEEPS 30           /* sweeps over rows and columns in one fit */
-#define CELLS_EMPTY_WEIGHT 0.001f /* weight of a cell without times, whose value is 0 */
+#define CELLS_SWEEPS 30           /* number of sweeps over rows and columns in one fit */
+#define CELLS_EMPTY_WEIGHT 0.001f /* weight of a cell without times, which counts as 0 */
 
 /* Tables of workers x workers, row by row. Row k - 1 holds the times after rounds with k gradients,
  * column i - 1 the times of the i-th arrivals. */

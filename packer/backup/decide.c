@@ -95,9 +95,9 @@ static double rate_of_gain(const struct backup *b)
     return b->round_ns > 0 ? gain / b->round_ns : 0;
 }
 
-/* Returns whether more time adds more gain to this round than the same time would add in new rounds
- * (BACKUP_AUTO). `ret_until_ns`: end of the shortest wait with this property that the search finds;
- * BACKUP_NEVER_NS while the gain is unknown. */
+/* Returns whether waiting pays (BACKUP_AUTO): in some further time this round gains more than new
+ * rounds would gain in the same time. `ret_until_ns`: end of the shortest such time among the times
+ * of the search; BACKUP_NEVER_NS while the gain is unknown. */
 static bool is_worth_waiting(const struct backup *b, uint64_t now_ns, uint64_t *ret_until_ns)
 {
     double rate = rate_of_gain(b), counted = (double)b->counted;

@@ -9,10 +9,10 @@
 
 #define PARTS 3
 #define PRIOR_WEIGHT \
-    0.002 /* weight of the curve before any measurement; of two measured points: 1 */
+    0.002 /* weight of each assumed point in a new study; a measured pair of points has weight 1 */
 #define CURVE_RATIO_LEAST 1e-3
 #define CURVE_RATIO_MOST 1e3
-#define RIDGE 1e-9 /* makes each system of equations solvable */
+#define RIDGE 1e-9 /* added to the diagonal, so that each system of equations has a solution */
 
 /* --- shape --- */
 
@@ -121,8 +121,8 @@ void curve_init(struct curve *curve, struct curve_study *study)
     *curve = (struct curve){.study = study};
 }
 
-/* Returns the ratio of two step times, limited to a range: larger terms would cost the sums digits,
- * and a later subtraction of these terms would not be exact. */
+/* Returns the ratio of two step times, limited to a range. With ratios outside this range the sums
+ * would lose digits, and the removal of an equation from the sums would not be exact. */
 static double curve_ratio(double step_s, double base_s)
 {
     double ratio = step_s / base_s;

@@ -147,8 +147,8 @@ static void growth_forget_bids(struct scheduler *s, size_t count)
 
 /* --- workers that move from job to job --- */
 
-/* Returns whether one worker adds enough speed to the job of the bid: enough in comparison with the
- * speed that the victim loses. The pauses of both jobs are counted. */
+/* Returns whether the job of the bid gains enough speed by one worker, compared with the speed that
+ * the victim loses. The pauses of both jobs are counted. */
 static bool growth_is_worth(const struct scheduler *s, const struct growth_bid *bid,
                             const struct roster_job *victim, double loss)
 {

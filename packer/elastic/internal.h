@@ -225,7 +225,8 @@ bool needs_rest_is_overdue(const struct scheduler *s, const struct roster_job *j
  * shrink or rest for this growth (F3). */
 void growth_probe(struct scheduler *s, struct needs_slots *room);
 void growth_share_out(struct scheduler *s, struct needs_slots room);
-/* Handles a measured step time: growth with less than half of the promised gain is undone. */
+/* Compares a measured step time with the promise of the last growth, and undoes growth with less
+ * than half of the promised gain. */
 void growth_measure(struct scheduler *s, struct roster_job *job, uint32_t workers, double step_s);
 
 #endif

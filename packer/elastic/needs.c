@@ -270,7 +270,7 @@ void needs_serve_rests(struct scheduler *s, struct needs_walk *walk)
     if (walk->room.has_waiting)
         return;
     needs_serve_other_rests(s, walk);
-    /* the queue waited for resting jobs, and all of these may have slots now */
+    /* the queued jobs had to wait for resting jobs; by now all resting jobs may have slots */
     if (walk->is_behind_rests)
         needs_serve_queue(s, walk);
     if (walk->is_behind_rests)

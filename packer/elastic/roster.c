@@ -110,7 +110,8 @@ static struct roster_job *roster_new_job(void)
     return NULL;
 }
 
-/* The announcement of a new job replaces those of earlier jobs. */
+/* Deletes the numbers of announced jobs in all jobs of the study, because the announcement of a new
+ * job replaces earlier announcements. */
 static void roster_forget_followers(struct scheduler *s, const struct scheduler_job *of)
 {
     for (size_t i = 0; i < s->jobs_count; i++)
@@ -154,7 +155,8 @@ static void roster_drop_oldest_study(struct roster_known *known)
             (known->studies_count - at) * sizeof *known->studies);
 }
 
-/* Moves a study whose last job has ended to the end of the list of studies. */
+/* Removes a job from its study. A study without jobs moves to the end of the list of studies; if
+ * there are too many such studies, the oldest one is dropped. */
 static void roster_leave_study(struct roster_known *known, struct curve_study *study)
 {
     size_t at = 0, idle = 0;

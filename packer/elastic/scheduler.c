@@ -201,8 +201,8 @@ static int scheduler_lose_slot(struct scheduler *s, uint32_t slot)
     return 0;
 }
 
-/* Adds a worker that runs already. The job counts as running, not as probing: the caller was
- * restarted, and the job's first report may have arrived before. */
+/* Adds a worker of a held job that runs already, after a restart of the caller. The job counts as
+ * running, not as probing, because its first report may have arrived before the restart. */
 static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
                                  const struct scheduler_event *event)
 {
@@ -214,7 +214,8 @@ static int scheduler_find_worker(struct scheduler *s, struct roster_job *job,
     return 0;
 }
 
-/* The caller was restarted while the job rested, or while its workers were falling asleep. */
+/* Makes a held job rest. When the caller was restarted, the workers of the job slept or were about
+ * to sleep. */
 static int scheduler_find_rest(struct scheduler *s, struct roster_job *job)
 {
     if (!job->wants.is_held || job->state == SCHEDULER_RESTING)

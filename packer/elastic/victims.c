@@ -6,8 +6,8 @@
 
 #include <math.h>
 
-/* Returns whether a job of the victim's tenant may release slots: to a job of the same tenant, or
- * of a tenant with fewer slots (F6). */
+/* Returns whether the victim may release slots for the job: both jobs have the same tenant, or the
+ * victim's tenant has more slots (F6). */
 static bool victims_tenant_gives(const struct roster_job *victim, const struct roster_job *job)
 {
     return victim->tenant == job->tenant || victim->tenant->slots > job->tenant->slots;
@@ -145,8 +145,8 @@ static uint32_t victims_plan_rests(struct scheduler *s, const struct roster_job 
     return planned;
 }
 
-/* Cancels planned releases that have become unnecessary, because whole jobs rest. Returns the
- * number of workers whose release is still planned. */
+/* Cancels planned releases beyond `count`, which are unnecessary because whole jobs rest. Returns
+ * the number of workers whose release is still planned. */
 static uint32_t victims_spare(struct scheduler *s, uint32_t planned, uint32_t count)
 {
     for (size_t i = s->jobs_count; i-- > 0 && planned > count;) {

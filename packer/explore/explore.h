@@ -119,7 +119,7 @@ struct explore {
         /* number of windows and of tries since the start; explore_reset() does not change these
          * numbers */
         tries;
-    /* the counts of the next call are ignored, because they begin before a change */
+    /* ignores the counts of the next call, because they include a time before a change */
     bool ignores_next;
     struct explore_meter round;  /* round time in this window */
     struct explore_meter before; /* round time in the last window before the try */
@@ -131,8 +131,8 @@ struct explore {
     } methods[EXPLORE_METHODS];
 };
 
-/* Handles the counts since the previous call, and makes at most one decision. `ret_moves` has room
- * for all pieces. -EINVAL: `seen` is inconsistent; the state is unchanged. */
+/* Evaluates the counts since the previous call, and makes at most one decision. `ret_moves` has
+ * room for all pieces. -EINVAL: `seen` is inconsistent; the state is unchanged. */
 int explore_tick(struct explore *explore, const struct explore_options *options,
                  const struct explore_seen *seen, uint64_t seed, uint64_t now_ns,
                  struct explore_move *ret_moves, struct explore_decision *ret_decision);

@@ -76,8 +76,8 @@ static bool may_take(const struct plan *plan, size_t lane, double bytes)
            (view->load[lane] + bytes) / view->rate[lane] <= plan->limit_ns;
 }
 
-/* Returns the target lane that is closest below the time limit after the move; lanes_count: no lane
- * is within the limit. */
+/* Returns the target lane that the move brings closest to the time limit without exceeding it;
+ * lanes_count if no lane stays within the limit. */
 static size_t best_target(const struct plan *plan, size_t source, double bytes)
 {
     const struct explore_view *view = plan->view;
@@ -103,7 +103,7 @@ static void put(struct plan *plan, uint32_t piece, size_t target)
 }
 
 /* Returns the largest piece of the lane among those with at most `bytes` bytes and fewer than
- * `below` bytes; pieces_count: none. */
+ * `below` bytes; pieces_count if there is none. */
 static uint32_t largest_piece(const struct plan *plan, size_t lane, double bytes, double below)
 {
     const struct explore_seen *seen = plan->view->seen;
@@ -194,7 +194,8 @@ static void empty_slow(struct plan *plan)
         return;
     for (size_t i = 0; i < count; i++)
         if (empties[i])
-            view->rate[i] /= 1e9; /* with this rate any piece exceeds the limit */
+            /* a rate this low puts every piece over the limit, so no piece moves to this lane */
+            view->rate[i] /= 1e9;
     for (int strict = 0; strict < 3; strict++) {
         plan->limit_ns = view->all_bytes / left * (1.05 + 0.1 * strict);
         for (size_t i = 0; i < count; i++)

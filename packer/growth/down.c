@@ -21,8 +21,8 @@ static bool is_drainable(const struct scale_look *look, size_t lane)
            !look->lanes[lane].is_held;
 }
 
-/* Returns the lane with the least load that may be drained; of several such lanes the last;
- * lanes_count: none. */
+/* Returns the lane with the least load that may be drained, the last one of several such lanes;
+ * lanes_count if there is none. */
 static size_t emptiest(const struct scale_look *look, const bool *is_in_trial)
 {
     size_t best = look->seen->lanes_count;
@@ -92,7 +92,8 @@ int scale_drain_emptiest(struct scale *scale, struct scale_look *look, struct sc
     free(is_in_trial);
     if (error == 0)
         scale->low_ns =
-            0; /* without this reset the next window would make the same attempt again */
+            /* the time begins again, so that the next windows do not repeat the failed attempt */
+            0;
     return error;
 }
 

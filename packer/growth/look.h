@@ -9,7 +9,7 @@ struct scale_look_lane {
     bool has_tasks;
     bool is_shared; /* whether several jobs have tasks on the lane */
     uint32_t owner; /* position of the job with the last task on the lane; UINT32_MAX: none */
-    /* whether tasks may neither leave nor enter the lane, because of a job on the lane (G6) */
+    /* whether a job on the lane forbids that tasks leave or enter the lane (G6) */
     bool is_held;
     /* whether a job on the lane moves, is above its limit, or is in a trial (G12) */
     bool is_avoided;
@@ -23,12 +23,12 @@ struct scale_look {
     uint32_t *lanes_of; /* number of lanes of each job; exact for jobs that share no lane */
     bool *shares;       /* whether another job is on a lane of the job, for each job */
     size_t open;        /* number of open lanes, including lanes that are closing */
-    size_t staying;     /* number of open lanes without a change in progress */
+    size_t staying;     /* number of open lanes that are not changing (staying lanes) */
     size_t coming;      /* number of lanes that are opening */
     size_t used;        /* number of staying lanes with tasks */
     size_t empty;       /* number of staying lanes without a task */
-    /* sum over the used lanes; of each lane the measured load or the computed load of its tasks,
-     * whichever is larger */
+    /* sum of the loads of the used lanes; the load of a lane is the larger one of its measured load
+     * and the computed load of its tasks */
     double load;
     uint64_t wished; /* number of lanes that waiting jobs need */
     /* number of lanes that should open, even if lanes_max does not permit this number (G2, G3) */

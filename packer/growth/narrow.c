@@ -56,8 +56,8 @@ static bool may_go(const struct scale *scale, const struct scale_look *look, siz
     return is_in_trial || may_begin(scale, look);
 }
 
-/* Returns the next job whose number of lanes should change; jobs_count: none. Jobs with too few
- * lanes come before jobs with too many lanes. */
+/* Returns the next job whose number of lanes should change; jobs_count if there is none. Jobs with
+ * too few lanes come before jobs with too many lanes. */
 static size_t next_to_try(const struct scale *scale, const struct scale_look *look)
 {
     size_t best = look->seen->jobs_count;

@@ -50,7 +50,7 @@ static void read_tasks(struct scale_plan *plan)
     merge_parts(plan);
 }
 
-/* Returns the first part whose lane is this lane or a later one; parts_count: none. */
+/* Returns the first part whose lane is this lane or a later one; parts_count if there is none. */
 static size_t first_part(const struct scale_plan *plan, uint32_t lane)
 {
     size_t low = 0, high = plan->parts_count;

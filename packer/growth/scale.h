@@ -35,8 +35,8 @@
  * is 5 % */
 #define SCALE_LOW_PPM 700000
 #define SCALE_STEP_NS_MAX UINT64_C(10000000000) /* maximum time that one call adds to a hold time */
-/* If a job's waits for other jobs are not measured, other jobs count as the cause of its loss if
- * this loss is at most this multiple of the predicted loss (G4). */
+/* For a job whose waits for other jobs are not measured: other jobs count as the cause of a loss of
+ * at most this multiple of the predicted loss (G4). */
 #define SCALE_EXPLAINS 3
 #define SCALE_TRIES 4 /* one call makes plans for at most this many jobs or lanes */
 
@@ -188,9 +188,10 @@ struct scale {
     size_t stoppable;      /* least number of aggregators that might stop, during stoppable_ns */
 };
 
-/* Handles the measurements of one window. The caller calls scale_decision_fini() on the decision.
- * After an error `ret_decision` is unchanged. -EINVAL: `seen` is inconsistent, and the state is
- * unchanged; -ENOMEM: the window counts, but there is no decision. */
+/* Evaluates the measurements of one window, and returns at most one decision. The caller calls
+ * scale_decision_fini() on the decision. After an error `ret_decision` is unchanged. -EINVAL:
+ * `seen` is inconsistent, and the state is unchanged; -ENOMEM: the window counts, but there is no
+ * decision. */
 int scale_tick(struct scale *scale, const struct scale_options *options,
                const struct scale_seen *seen, uint64_t now_ns, struct scale_decision *ret_decision);
 void scale_decision_fini(struct scale_decision *decision);

@@ -13,7 +13,7 @@
 
 /* --- up: lanes for waiting jobs (G2) --- */
 
-/* Returns the first lane in `state` that may open; lanes_count: none. */
+/* Returns the first lane in `state` that may open; lanes_count if there is none. */
 static size_t first_closed(const struct scale_seen *seen, enum packer_lane_state state)
 {
     size_t i = 0;
@@ -82,8 +82,8 @@ static bool is_worse(const struct scale_job *a, const struct scale_job *b)
     return excess_ppm(a) > excess_ppm(b);
 }
 
-/* Returns the next job that should leave its worst lane: above its loss limit for enough windows;
- * jobs_count: none. */
+/* Returns the next job that should leave its worst lane, because it has been above its loss limit
+ * for enough windows; jobs_count if there is none. */
 static size_t worst_job(const struct scale_seen *seen)
 {
     size_t worst = seen->jobs_count;
@@ -262,9 +262,9 @@ static bool any_job_is_measured(const struct scale_look *look)
     return false;
 }
 
-/* Returns the next job to measure without other jobs; jobs_count: none. The job that was moved
- * least often for a measurement comes first, then the job that has been on shared lanes for the
- * longest time. */
+/* Returns the next job to measure without other jobs; jobs_count if there is none. The job that was
+ * moved least often for a measurement comes first, then the job that has been on shared lanes for
+ * the longest time. */
 static size_t next_to_measure(const struct scale_look *look)
 {
     const struct scale_seen *seen = look->seen;
@@ -358,7 +358,8 @@ int scale_measure_alone(struct scale *scale, struct scale_look *look, struct sca
     if (error == 0)
         error = begin_measure(scale, &look->seen->jobs[job], &plan, d);
     else if (error != -ENOMEM)
-        /* the job is tried again after as many further windows on shared lanes */
+        /* no plan was found; before the next attempt the job has to share lanes for the whole
+         * number of windows again */
         look->seen->jobs[job].memory->shares = 0;
     scale_plan_fini(&plan);
     return error > 0 || error == -ENOMEM ? error : 0;

@@ -34,8 +34,8 @@ static void product_add(struct product *product, double share)
         product->at[k] *= 1 - share + share * loss_nodes[k];
 }
 
-/* Returns the sums over all jobs of the product except one job with this share. If `share` is 0, no
- * job is left out. */
+/* Returns the sums over the jobs in `product`, without one job of this share. If `share` is 0, the
+ * sums are over all these jobs. */
 static struct sums sums_without(const struct product *product, double share)
 {
     struct sums sums = {0};

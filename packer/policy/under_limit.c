@@ -36,13 +36,13 @@ struct fit {
      * lane */
     double *room_ns;
     double reserve_ns;   /* part of room_ns that is kept free */
-    struct roomy *order; /* lanes, the one with the most room first */
+    struct roomy *order; /* lanes, sorted by falling room */
     size_t lanes_max;    /* maximum number of lanes of this job */
     size_t lanes_hosted; /* number of lanes with pieces of the job so far */
 };
 
-/* Reasons why a piece fits on no lane: for each reason the number of lanes and the largest free
- * amount. */
+/* Obstacles of a piece that fits on no lane: for each obstacle the number of lanes that have it,
+ * and the largest free amount on one of these lanes. */
 struct obstacles {
     size_t memory, network, loss, unmeasured, beyond;
     uint64_t memory_bytes, network_bytes_per_s;
@@ -340,8 +340,8 @@ static bool loses_by_itself(const struct fit *fit)
     return false;
 }
 
-/* Limits the room on lanes without other jobs to the lane time at which the job loses `loss`, plus
- * `more_ns`. A lane with a negative value in `ret_room_ns` stays unusable. */
+/* On lanes without other jobs, limits the room to the lane time with which the job loses `loss`,
+ * plus `more_ns`. A lane with a negative value in `ret_room_ns` stays unusable. */
 static void take_room(const struct fit *fit, double loss, double more_ns, double *ret_room_ns)
 {
     double own_ns = loss_alone_room_ns(&fit->placement->request->timing, loss) + more_ns;
@@ -376,8 +376,8 @@ static int put_on_same_lanes(struct fit *fit, double *room_ns, double *wider_roo
     return error;
 }
 
-/* Equalizes the load of the job's lanes if best fit has filled one lane to the limit, although this
- * saves no lane (P15). */
+/* Places the job. If its pieces on one lane delay each other, places the job again on the same
+ * lanes with less load: best fit fills a lane to the limit even if this saves no lane (P15). */
 static int put_gently(struct fit *fit)
 {
     size_t lanes = fit->placement->request->lanes_count;

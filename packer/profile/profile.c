@@ -214,8 +214,8 @@ static struct profile_times best_known(const struct profile *p)
 }
 
 /* Returns the times for placement. Other jobs lengthen the period, but not the lane time, so the
- * present lane time is returned. The lane time on the busiest lane is the value that was measured
- * alone, because additional lane time there counts as a longer period (L3). */
+ * present lane time on all lanes is returned. The known lane time on the busiest lane and burst_ns
+ * are multiplied by the change of this lane time (L3). */
 struct profile_times profile_known(const struct profile *p)
 {
     struct profile_times known = best_known(p);

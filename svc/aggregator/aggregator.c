@@ -44,7 +44,8 @@ static int take_signals(struct aggregator *a)
         return -errno;
     a->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     struct sigaction ignore = {.sa_handler = SIG_IGN};
-    /* some libfabric providers write to sockets whose peers have ended */
+    /* without this, a write of a libfabric provider to a socket whose peer has ended would end this
+     * process */
     sigaction(SIGPIPE, &ignore, NULL);
     return a->signal_fd < 0 ? -errno : 0;
 }
@@ -320,8 +321,9 @@ static void look_at_signals(struct aggregator *a)
     leaving_check(a);
 }
 
-/* Reports failures of lanes to the coordinator. While the coordinator is away this function does
- * nothing; after the next join serve_failures() reports all failures. */
+/* Checks the deadlines of ranks that may connect again, and reports failures of lanes. While the
+ * coordinator is away, failures are not reported; after the next join serve_failures() reports all
+ * of them. */
 static void look_at_failures(struct aggregator *a)
 {
     eventfd_t failures;
@@ -396,9 +398,9 @@ static void lose_coordinator(struct aggregator *a, int reason)
     bulk_abandon(a);
 }
 
-/* Returns whether the process has waited too long for a coordinator. A process with workers waits
- * for the whole timeout. A process without workers waits for a shorter time, even if it stores
- * copies: two aggregators may store copies for each other although no job needs these copies. */
+/* Returns whether the process has waited too long for a coordinator. A process waits for the whole
+ * timeout if it has workers, or if lanes of other aggregators write copies to it. Any other process
+ * waits for a shorter time. */
 static bool is_orphan(struct aggregator *a, uint64_t away_since_ns)
 {
     uint64_t timeout_ns = a->options->orphan_timeout_ns;

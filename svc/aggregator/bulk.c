@@ -89,7 +89,9 @@ int bulk_serve(struct aggregator *a, const envelope *request)
     b.buffer = moving_state_buffer(a);
     int error = b.buffer ? serve_call(a, r->lane, bulk_on_lane, &b) : -ENOMEM;
     if (error == -EAGAIN)
-        (void)allow_ask(a, false); /* before the reply, so that the coordinator can answer first */
+        /* sent before the reply, so that the coordinator can raise the allowance before it repeats
+         * the request */
+        (void)allow_ask(a, false);
     if (error == 0)
         return channel_send(a->channel,
                             &ENVELOPE(request->id, TABLE_BULK_REPLY, table_bulk_reply, &b.reply));

@@ -111,7 +111,7 @@ int control_join(struct aggregator *a, uint64_t deadline_ns, struct err *err)
         return err_set(err, error, "%s", err_text(error));
     }
     if (a->has_key)
-        /* channel_greet() reports an error of this call */
+        /* if this call fails, channel_greet() reports the error */
         (void)channel_use_key(a->channel, &a->key);
     error = channel_greet(a->channel, GRADPOOL__WIRE__ROLE__ROLE_AGGREGATOR, "gradpool aggregator",
                           deadline_ns, &coordinator_incarnation, err)

@@ -37,7 +37,8 @@ struct aggregator {
     int moving_fd;
     /* set by a lane's thread when the lane waits for memory; moving_fd is then readable */
     atomic_bool memory_wanted;
-    /* eventfd: readable when the replica holder has requests (holder_next_ask()) */
+    /* eventfd: readable when the replica holder has requests (holder_next_ask()) or reports
+     * (holder_next_logged()) */
     int keep_fd;
     /* replica holder, which stores states of other aggregators' lanes; NULL: none yet */
     struct holder *holder;
@@ -119,8 +120,8 @@ char *moving_state_buffer(struct aggregator *a);
 int moving_rested(struct aggregator *a);
 /* Returns the number of releases without a reply. */
 size_t moving_waits(const struct aggregator *a);
-/* Returns the timeout for poll(): the time until the next check of the releases. No event triggers
- * this check. */
+/* Returns the timeout for poll() until the next check of the releases, because no event starts this
+ * check. */
 int moving_timeout_ms(const struct aggregator *a);
 /* Answers a release with an error if its pieces were thawed or dropped, or if its job has
  * failed. */

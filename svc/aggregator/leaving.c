@@ -40,8 +40,8 @@ static void begin(struct aggregator *a)
     (void)leaving_tell(a); /* after an error the next receive detects the broken channel */
 }
 
-/* Handles a signal. A repeated SIGHUP does not count as second signal, because a closing terminal
- * may send SIGHUP twice. */
+/* Begins the planned end at the first signal, and ends the process at the second signal. A repeated
+ * SIGHUP does not count, because a closing terminal may send SIGHUP twice. */
 void leaving_signal(struct aggregator *a, uint32_t number)
 {
     log_info("signal %u: %s", number,

@@ -162,7 +162,8 @@ static int find_stuck(struct lane *lane, struct release *r)
                                                                                   : -EAGAIN;
 }
 
-/* Counts the frozen pieces. Returns -EAGAIN if a round of a piece has not ended. */
+/* Begins the release when its time has come, and counts the frozen pieces. Returns -EAGAIN until
+ * all pieces are frozen. Then returns 0, and `r` has the values for the reply. */
 static int look(struct lane *lane, void *context)
 {
     struct release *r = context;

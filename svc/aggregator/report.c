@@ -174,7 +174,8 @@ void serve_held_free(Gradpool__Wire__PieceHeld **rows, size_t count)
     free(rows);
 }
 
-/* Rows for the tables on one lane. All shards of a table are in consecutive rows. */
+/* Rows for the tables on all lanes, one row for each table on a lane. A lane lists all shards of a
+ * table one after the other, so a shard belongs to the last row or to a new row. */
 struct held_tables {
     Gradpool__Wire__TableHeld **rows;
     size_t count, room;

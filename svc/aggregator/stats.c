@@ -12,7 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Maximum number of rows of jobs in one reply, followed by the maximum bytes of one row. */
+/* Maximum number of rows of jobs, of pieces and of tables in one reply, each followed by the
+ * maximum bytes of one row. */
 #define STATS_JOBS_MAX 32768
 #define JOB_BYTES_MAX 288
 #define STATS_PIECES_MAX 368640
@@ -20,8 +21,8 @@
 #define STATS_TABLES_MAX 8192
 #define TABLE_BYTES_MAX 96
 #define LANE_BYTES_MAX 96
-/* Maximum bytes of the rows with counts of jobs with backup workers. A packed row may be longer, by
- * less than half. */
+/* Maximum bytes of the rows with counts of jobs with backup workers. A row that is packed for the
+ * reply may be longer, by less than half. */
 #define STATS_COUNTS_BYTES_MAX (640u << 10)
 _Static_assert(STATS_JOBS_MAX *JOB_BYTES_MAX + STATS_PIECES_MAX * PIECE_BYTES_MAX +
                        STATS_COUNTS_BYTES_MAX / 2 * 3 + STATS_TABLES_MAX * TABLE_BYTES_MAX +
@@ -220,8 +221,8 @@ static Gradpool__Wire__RoundCounts *counts_message(const struct counts_row *row)
     return message;
 }
 
-/* Returns the row at `*at` if it belongs to the job, and increments `*at`; otherwise returns NULL.
- * Rows are in the order of the jobs. */
+/* Returns the row at byte `*at` if the row belongs to the job, and moves `*at` to the next row;
+ * otherwise returns NULL. Rows are in the order of the jobs. */
 static const struct counts_row *take_counts(const struct measurement *m, uint32_t job, size_t *at)
 {
     const struct counts_row *row = (const struct counts_row *)((const char *)m->counts + *at);

@@ -1,4 +1,4 @@
-/* Error codes in words. Owns nothing; never fails. */
+/* Converts error codes to words. Owns nothing; never fails. */
 #include "svc/base/err.h"
 
 #include "svc/base/text.h"
@@ -27,6 +27,6 @@ int err_set(struct err *err, int code, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(err->text, sizeof err->text, format, arguments);
     va_end(arguments);
-    text_disarm(err->text); /* the text may contain names from peers, and is shown on terminals */
+    text_disarm(err->text); /* names from peers may contain control characters */
     return code;
 }

@@ -1,5 +1,5 @@
 /* Versions of a library: the version of the headers at build time, and the version of the loaded
- * library. Each module supplies the rows of its own libraries. */
+ * library. Each module that uses a library fills in the struct for this library. */
 #ifndef GRADPOOL_BASE_LIBRARY_H
 #define GRADPOOL_BASE_LIBRARY_H
 

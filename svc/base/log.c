@@ -23,7 +23,7 @@ static const char *const level_names[] = {"error", "warn", "info", "debug", "tra
 static char program[WHO_BYTES] = "gradpool";
 typedef void log_hook(enum log_level level, const char *line);
 
-/* Level and hook may change while other threads log. */
+/* Atomic, because level and hook may change while other threads log. */
 static _Atomic enum log_level threshold = LOG_LEVEL_INFO;
 static log_hook *_Atomic hook;
 
@@ -99,7 +99,7 @@ void log_write(enum log_level level, const char *format, ...)
     used += (size_t)snprintf(line + used, sizeof line - used, "level=%s who=\"%s\" msg=\"%s\"\n",
                              level_names[level], program, text);
     if (write(STDERR_FILENO, line, used) < 0)
-        return; /* standard error has no reader, and the line can be written nowhere else */
+        return; /* ignored, because there is no other place to write the line to */
 }
 
 void log_write_rarely(struct log_rate *rate, enum log_level level, const char *format, ...)

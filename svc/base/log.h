@@ -19,8 +19,8 @@ enum log_level {
  * -EINVAL for an unknown level; a warning is then logged, and the default applies. */
 int log_init(const char *who);
 void log_set_level(enum log_level level);
-/* Returns whether lines of this level are written. For callers that need much time to create a
- * line. */
+/* Returns whether lines of this level are written. A caller that needs much time to create a line
+ * checks this first. */
 bool log_is_written(enum log_level level);
 /* Sets the function that receives the lines; NULL: standard error. Used by tests and by the
  * client's callback. */

@@ -81,7 +81,7 @@ static int receive_by(struct channel *ch, uint64_t deadline_ns, envelope **ret_m
     return error;
 }
 
-/* Returns the reply, or the error in a Failure of the peer. Owns `reply`. */
+/* Returns the reply to the caller, or the error of a Failure, which this function frees. */
 static int finish_call(struct channel *ch, envelope *reply, envelope **ret_reply, struct err *err)
 {
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_FAILURE) {

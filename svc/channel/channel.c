@@ -178,7 +178,8 @@ static int take_frame(struct channel *ch, envelope **ret_message)
 
 void channel_hold_frames(struct channel *ch, uint32_t bytes) { ch->held_bytes = bytes; }
 
-/* The result is valid only while the buffer `in` contains no whole frame. */
+/* The result is valid only while the buffer `in` has no whole frame, because only the first length
+ * in the buffer is read. */
 uint32_t channel_frame_bytes(const struct channel *ch)
 {
     bool has_begun = buffer_waiting(&ch->in) >= FRAME_HEADER_BYTES;

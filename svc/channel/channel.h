@@ -113,8 +113,9 @@ const char *channel_failure(const struct channel *ch);
 enum channel_end {
     CHANNEL_ENDED_OTHERWISE, /* the network has ended the connection, or the connection is open */
     CHANNEL_CLOSED,          /* the peer has closed the connection */
-    /* The peer's kernel has reset the connection. All bytes and probes are acknowledged. After a
-     * reset by a firewall, some bytes or probes are not acknowledged. */
+    /* The peer's kernel has reset the connection: all bytes and probes are acknowledged. (After a
+     * reset by a firewall, some bytes or probes have no acknowledgement, and the result is
+     * CHANNEL_ENDED_OTHERWISE.) */
     CHANNEL_RESET,
 };
 enum channel_end channel_how_ended(const struct channel *ch);

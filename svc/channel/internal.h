@@ -15,7 +15,7 @@ struct buffer {
 
 enum channel_mode {
     CHANNEL_PLAIN,
-    CHANNEL_UNDECIDED, /* the peer's first bytes decide between TLS and plain */
+    CHANNEL_UNDECIDED, /* TLS or plain: the first bytes of the peer decide */
     CHANNEL_SHAKING,   /* TLS, but the key is not proven yet: frames wait */
     CHANNEL_SEALED,
 };

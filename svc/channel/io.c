@@ -24,7 +24,7 @@ int channel_fail(struct channel *ch, int code, const char *format, ...)
     if (ch->failed != 0)
         return ch->failed;
     if (code == -EAGAIN)
-        code = -EPROTO; /* with -EAGAIN callers would try again forever (H5) */
+        code = -EPROTO; /* after -EAGAIN callers would try again forever (H5) */
     ch->failed = code;
     int used = snprintf(ch->failure, sizeof(ch->failure), "%s: ", ch->peer);
     va_list arguments;

@@ -61,7 +61,7 @@ const char *channel_bare_text(const struct channel *ch, const char *text)
 
 static void channel_set_option(int fd, int level, int option, int value)
 {
-    /* Errors are ignored. Without this option the connection is slower, or detects a dead peer
+    /* Errors are ignored: without the option the connection is only slower, or detects a dead peer
      * later. */
     (void)setsockopt(fd, level, option, &value, sizeof(value));
 }
@@ -110,7 +110,8 @@ uint64_t channel_silent_ns(const struct channel *ch)
 enum channel_end channel_end_of(const struct channel *ch, int error)
 {
     if (error == EPIPE)
-        return CHANNEL_CLOSED; /* the reset answers bytes that were sent after the end */
+        /* the peer has closed, and its kernel has reset later bytes of this side */
+        return CHANNEL_CLOSED;
     return error == ECONNRESET && tcp_end_is_acknowledged(ch->fd) ? CHANNEL_RESET
                                                                   : CHANNEL_ENDED_OTHERWISE;
 }

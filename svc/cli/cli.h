@@ -58,7 +58,7 @@ struct cli_serve {
     bool scales, names_scale; /* names_scale: the command line has `--scale on` */
     enum cli_explore { CLI_EXPLORE_OFF, CLI_EXPLORE_ON, CLI_EXPLORE_BLIND } explores;
     const char *worker_slots; /* NULL: the option is not set */
-    /* --stop jobs, --stop service; with --stop auto both are false */
+    /* --stop jobs sets ends_jobs, --stop service sets keeps_jobs, and --stop auto sets neither */
     bool ends_jobs, keeps_jobs;
     unsigned long long piece_bytes_max; /* 0: the packer's default */
     struct cli_lanes lanes;

@@ -10,11 +10,12 @@
 #include <string.h>
 
 struct jobs_options {
-    struct operator_options options; /* first: the functions of operator.h write to it */
+    /* first field, because the functions of operator.h cast the context to this type */
+    struct operator_options options;
     bool lists_tables;
 };
 
-/* A job of a pool may have no worker yet. */
+/* Shows one job. A job of a pool that has no worker yet is only in the list of pools. */
 static int jobs_show_one(const struct view_jobs *jobs)
 {
     int error = jobs->jobs_count ? ops_job_table(&jobs->jobs[0], stdout) : 0;

@@ -68,7 +68,7 @@ int operator_channel(const struct endpoint *endpoint, int fd, struct channel **r
     if (error < 0)
         return err_set(err, error, "%s", err_text(error));
     if (has_key)
-        /* if this call fails, channel_greet() reports the error */
+        /* an error here is reported by channel_greet() */
         (void)channel_use_key(*ret_channel, &key);
     key_forget(&key);
     return 0;
@@ -164,8 +164,8 @@ int operator_call(struct channel *channel, envelope *request, envelope **ret_rep
     return channel_call(channel, request, deadline_in(0), NULL, NULL, ret_reply, err);
 }
 
-/* Explains an error of the channel. The same code may be in a Failure reply, so the state of the
- * channel is checked first. */
+/* Explains an error if the channel has failed. A Failure reply may have the same code, so the state
+ * of the channel is checked first. */
 int operator_explain(const char *endpoint, const struct channel *channel, int error,
                      struct err *err)
 {

@@ -19,8 +19,8 @@ struct operator_options {
 /* Longest wait for the reply to an order. The reply arrives after all moves. */
 #define OPERATOR_PATIENCE_MS 610000
 
-/* Indexes of the first options in the table of every subcommand that connects to a running
- * service. */
+/* Indexes of options. The table of every subcommand that connects to a running service begins with
+ * these options. */
 enum { OPERATOR_ENDPOINT, OPERATOR_JSON, OPERATOR_KNOBS };
 /* Default of --endpoint. */
 #define OPERATOR_ENDPOINT_DEFAULT "gradpool://127.0.0.1:7077"
@@ -33,7 +33,8 @@ int operator_set(void *options, int index, const char *value, struct err *err);
 /* Sets the job; for knob_command.operand. `options` begins with a struct operator_options. */
 int operator_set_job(void *options, const char *value, struct err *err);
 
-/* Parses the command line. `operands`: "[JOB]", or NULL for none. */
+/* Parses the command line of a subcommand. `operands`: "[JOB]", or NULL for a subcommand without
+ * operands. `before`, `after`: help texts. */
 void operator_parse(const char *name, const char *operands, const char *before, const char *after,
                     int argc, char **argv, struct operator_options *ret_options);
 /* Sends a request and waits for the reply, which the caller frees. Errors are printed on standard

@@ -27,7 +27,8 @@ const struct knob snapshot_knobs[] = {
 };
 
 struct request {
-    struct operator_options options; /* first field, for operator_set_job() */
+    /* first field, because operator_set_job() casts the context to this type */
+    struct operator_options options;
     const char *tenant, *output;
 };
 
@@ -41,7 +42,8 @@ struct fetch {
     size_t at;     /* index of the tensor whose arrays are being received */
     uint64_t have; /* number of bytes of these arrays that were received */
     uint64_t bytes;
-    struct tables_copy *tables; /* of a job that has tables, and no tensor with an update rule */
+    /* empty unless the job has tables, and no tensor with an update rule */
+    struct tables_copy *tables;
     char *arrays;
     uint64_t begun_ns, stood_ns;
 };

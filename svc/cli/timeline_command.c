@@ -29,7 +29,8 @@ const struct knob timeline_knobs[] = {
 };
 
 struct request {
-    struct operator_options options; /* first field, for operator_set_job() */
+    /* first field, because operator_set_job() casts the context to this type */
+    struct operator_options options;
     const char *tenant, *output;
     uint64_t for_ms;
 };

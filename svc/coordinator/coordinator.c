@@ -91,7 +91,7 @@ static void copy_options(struct service *s, const struct coordinator_options *o)
     *s->options = *o;
     s->options->state_dir = copy(o->state_dir);
     s->options->operators = copy(o->operators);
-    s->options->listen = NULL; /* door.tcp has the address now */
+    s->options->listen = NULL; /* door.tcp has the address instead */
     s->options->advertise = copy(o->advertise);
     s->options->interface_name = copy(o->interface_name);
     s->options->cores = copy(o->cores);
@@ -151,7 +151,8 @@ static int restore_row(void *context, const struct store_row *row)
     }
 }
 
-/* Returns whether every tensor has at least one piece. Other functions do not check this again. */
+/* Returns whether every restored tensor has a piece, because other functions rely on this without a
+ * check. */
 static bool is_whole(const struct service *s)
 {
     list_for_each_entry (const struct job, job, &s->jobs, link) {
@@ -234,8 +235,8 @@ static void destroy_objects(struct service *s)
 typedef void (*destroy_fn)(struct service *s);
 typedef int (*create_fn)(struct service *s);
 
-/* Frees the state of the rooms. If create_service() failed, there are no jobs, peers and
- * aggregators; otherwise the caller has freed them. */
+/* Frees the state of the rooms. Jobs, peers and aggregators no longer exist: the caller has freed
+ * them, or create_service() has failed before there were any. */
 static void destroy_service(struct service *s)
 {
     static const destroy_fn rooms[] = {

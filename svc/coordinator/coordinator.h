@@ -19,8 +19,8 @@ struct provisioner;
 enum coordinator_exploring {
     COORDINATOR_EXPLORES_NOT,
     COORDINATOR_EXPLORES,
-    /* Only for benchmarks: load is divided in proportion to measured speeds, and a moved task never
-     * moves back. */
+    /* For benchmarks only: load is divided in proportion to measured speeds, and tasks never move
+     * back. */
     COORDINATOR_EXPLORES_BLINDLY,
 };
 

@@ -125,7 +125,7 @@ static void job_is_over(struct job *job)
     for (size_t i = 0; i < job->shares_count; i++)
         telling_drop(job->shares[i].lane, job->id, NULL, 0);
     display_wake(s);
-    /* a join may be waiting for the end of this job, which had the same name */
+    /* a join may be waiting for the end of this job, because both have the same name */
     kept_check_soon(s, join_handle);
     /* a declare may be waiting for the lanes that this job has used */
     kept_check_soon(s, declare_handle);

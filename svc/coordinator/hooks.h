@@ -63,7 +63,7 @@ struct job_hooks {
     /* Some pieces or shards have become ready or have failed, so declares that wait for them can be
      * answered. */
     void (*tensors_are_settled)(struct job *job);
-    /* A change of the job's ranks that was waiting may begin. */
+    /* A change of the job's ranks that had to wait may begin. */
     void (*may_regroup)(struct job *job);
     /* All lanes and workers know the new ranks of a job. */
     void (*ranks_have_changed)(struct service *s);
@@ -95,8 +95,8 @@ struct job_hooks {
 };
 
 struct service_hooks {
-    /* A worker, a lane, an aggregator or a job has changed, so copies of its state for a display
-     * are out of date. */
+    /* A worker, lane, aggregator or job has changed, so a display's copy of its state is out of
+     * date. */
     void (*view_has_changed)(struct service *s);
     /* A job may begin to train, so the service has to measure from now on. */
     void (*training_may_begin)(struct service *s);

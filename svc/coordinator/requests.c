@@ -87,8 +87,8 @@ static const struct {
     {BODY(TENANTS_REQUEST), GRADPOOL__WIRE__ROLE__ROLE_OPERATOR, tenant_handle_list},
 };
 
-/* Refuses a message. Only a request is answered with a Failure: if a Failure were answered with a
- * Failure, two processes could exchange Failures forever (H9). */
+/* Refuses a message. Only a request receives a Failure as its answer; if two processes answered
+ * Failures with Failures, the exchange would never end (H9). */
 static void refuse(struct peer *p, const envelope *message, int code, const char *text)
 {
     if (channel_wants_answer(message))

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define SESSION_AWAY_NS (10 * NS_PER_S) /* time without a connection after which a worker is lost */
-#define SESSION_RESTORE_NS (30 * NS_PER_S) /* SESSION_AWAY_NS after a restart of the coordinator */
+#define SESSION_RESTORE_NS (30 * NS_PER_S) /* the same time after a restart of the coordinator */
 #define AGGREGATOR_LOCAL_AWAY_NS (5 * NS_PER_S)
 /* default of --aggregator-timeout; also used after a restart */
 #define AGGREGATOR_REMOTE_AWAY_NS (10 * NS_PER_S)
@@ -42,7 +42,7 @@ struct works {
     struct slots *slots; /* sites, pools and their jobs */
 };
 
-/* Names and addresses by which other processes find this service. */
+/* Names and addresses under which other processes find this service. */
 struct identity {
     char node[HOST_NAME_MAX + 1];
     char endpoint_url[300];
@@ -51,13 +51,13 @@ struct identity {
     struct settings *settings; /* constant after the start */
 };
 
-/* Timers for work that was postponed. */
+/* Timers for repeated attempts. */
 struct retries {
     struct service *service;
     /* fires at the next attempt to place pieces, after memory was missing or the store has
      * failed */
     struct timer stranded;
-    /* fires when the last refused replica holder may be chosen again */
+    /* fires when a replica holder that was refused may be chosen again */
     struct timer unfit;
 };
 

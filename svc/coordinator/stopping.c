@@ -1,7 +1,7 @@
 /* End of the service, in one of three ways. In order: jobs end first, then aggregators, then the
- * process. At once: all processes are killed. Left: jobs and local aggregators keep running without
- * a coordinator, and the next start continues with them. If a later start could continue a job, the
- * job is ended only at an operator's request. Owns the phase of the service after SERVICE_UP
+ * process. At once: all processes are killed. Left: this process ends, but jobs and local
+ * aggregators continue, and the next start of the service manages them. A job that a later start
+ * could continue ends only at an operator's request. Owns the phase of the service after SERVICE_UP
  * (RULES.md: K91 to K93, K107). */
 #include "svc/coordinator/stopping.h"
 
@@ -26,8 +26,7 @@ static bool has_local_aggregators(const struct service *s)
     return false;
 }
 
-/* Returns the reason for which SIGTERM has to end the jobs, or NULL if the jobs continue to train
- * (K91, K93). */
+/* Returns why SIGTERM has to end the jobs; NULL: the jobs continue to train (K91, K93). */
 static const char *why_jobs_end(const struct service *s)
 {
     if (s->options->ends_jobs)
@@ -45,9 +44,9 @@ static size_t count_live_jobs(const struct service *s)
     return count;
 }
 
-/* Ends the process without ending its jobs. Aggregators that are still starting are ended first,
- * because no job uses them yet. A move, snapshot or request in progress is treated as after a crash
- * of the coordinator. */
+/* Ends the process without ending its jobs. Aggregators that are still starting end first, because
+ * no job uses them yet. The next start handles an unfinished move, snapshot or request as after a
+ * crash of the coordinator. */
 static void leave(struct service *s, size_t jobs)
 {
     char patience[64] = "as long as it takes";
@@ -105,8 +104,8 @@ void service_give_up(struct service *s, int code)
     timer_start(s->loop, &s->ending->give_up_timer, 0);
 }
 
-/* Ends the service. Called by a timer, because the caller of service_give_up() may still use a
- * job that is freed here (K5). */
+/* Ends the service. A timer calls this function, because the caller of service_give_up() may still
+ * use a job that this function frees (K5). */
 static void give_up(struct timer *timer)
 {
     end_in_order(container_of(timer, struct service_end, give_up_timer)->service,
@@ -132,8 +131,8 @@ void service_check_drained(struct service *s)
 
 /* --- at once --- */
 
-/* Kills the aggregators. An aggregator on another host only loses its connection. While tasks are
- * moving away (leave_done is set), aggregators that continue after this process are not killed. */
+/* Kills the local aggregators, and disconnects the others. While tasks are moving away (leave_done
+ * is set), aggregators that should continue after this process are left alone. */
 static void end_now(struct service *s)
 {
     fleet_drain(s, true);
@@ -156,8 +155,8 @@ static void drain_overdue(struct timer *timer)
 
 /* --- tasks and state move away first, if local aggregators end with this process --- */
 
-/* Continues the end after all tasks and states have moved away. If no aggregator remains, all jobs
- * end, because no lane is left for them. */
+/* Called when all tasks and replicas have moved away from the ending aggregators. Jobs with other
+ * aggregators continue without this process. If no such aggregator exists, all jobs end. */
 static void departed(struct service *s)
 {
     size_t jobs = outliving_has_any(s) ? count_live_jobs(s) : 0;

@@ -44,11 +44,12 @@ struct endpoint_addresses {
 bool endpoint_name_is_loopback(const char *host, uint64_t deadline_ns, char *address,
                                size_t address_bytes);
 
-/* Addresses of a host whose address may change while the process runs. For a thread that must not
- * wait for a name server. All fields are zero at first, except `known` if an address is known. */
+/* Addresses of a host whose address may change while the process runs. Used by a thread that must
+ * not wait for a name server. At first all fields are zero, except `known` if an address is
+ * known. */
 struct endpoint_names {
     struct endpoint_addresses known;
-    /* lookup that still runs, or whose result was not used yet; NULL: none */
+    /* a lookup that still runs, or whose result was not used yet; NULL: none */
     struct lookup *pending;
 };
 

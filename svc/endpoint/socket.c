@@ -303,11 +303,12 @@ static int listen_address(const struct endpoint_address *a, int *ret_fd)
     /* A socket on [::] accepts IPv4, too, independent of the host's default. */
     if (family == AF_INET6 && setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no)) < 0)
         return -errno;
-    if (family == AF_UNIX && fchmod(fd, UNIX_MODE) < 0) /* before other processes can connect */
+    /* set before bind(), after which other processes can connect */
+    if (family == AF_UNIX && fchmod(fd, UNIX_MODE) < 0)
         return -errno;
     if (bind(fd, (const struct sockaddr *)&a->socket, a->bytes) < 0)
         return -errno;
-    /* restores permissions that the umask has removed */
+    /* The umask may have removed permissions; this call restores them. */
     if (family == AF_UNIX && chmod(unix_path(a), UNIX_MODE) < 0)
         return -errno;
     if (listen(fd, LISTEN_BACKLOG) < 0)
@@ -451,7 +452,8 @@ int endpoint_local_address(const char *interface_name, int connected_fd, char *b
     } else if (getsockname(connected_fd, (struct sockaddr *)&a.socket, &a.bytes) < 0) {
         return -errno;
     }
-    if (a.socket.ss_family == AF_UNIX) /* the other end is on this host */
+    /* only processes of this host can connect to a Unix socket */
+    if (a.socket.ss_family == AF_UNIX)
         return snprintf(buffer, buffer_bytes, "127.0.0.1") < (int)buffer_bytes ? 0 : -ENOSPC;
     return address_host((const struct sockaddr *)&a.socket, buffer, buffer_bytes);
 }

@@ -43,8 +43,8 @@ static void engine_hand_over(struct engine *e)
     e->tenure++;
 }
 
-/* If there is no driver, the next waiter becomes the driver. Without a waiter, the progress thread
- * becomes the driver if the engine needs one. */
+/* Finds a driver if there is none: a waiting thread, or without one the progress thread if the
+ * engine needs to be driven. */
 static void engine_find_driver(struct engine *e)
 {
     if (e->driver != DRIVER_NONE)

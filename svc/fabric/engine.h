@@ -51,7 +51,7 @@ void engine_fini(struct engine *e);
  * of `until`. The lock is released while the thread sleeps. */
 bool engine_run(struct engine *e, uint64_t deadline_ns, bool (*until)(void *context),
                 void *context);
-/* Handles pending events, unless another thread drives. Never sleeps. */
+/* Calls `handle` for all pending events, unless another thread drives. Never sleeps. */
 void engine_poll(struct engine *e);
 /* Called after operations were posted. Wakes the peers, and makes sure that a thread drives if one
  * is needed. */

@@ -13,8 +13,8 @@
  * a few cache lines. */
 #define FABRIC_GROUP_LOOKS_MAX 64
 
-/* Two accounts of the mapper's time: for mapping pages (S15), and for accessing mapped pages in
- * advance, which never delays mapping (S16). */
+/* The mapper's time is charged to two accounts: one for mapping pages (S15), and one for accessing
+ * mapped pages in advance, which never delays mapping (S16). */
 enum fabric_bill { FABRIC_BILL_MAPPING, FABRIC_BILL_WARMTH, FABRIC_BILLS };
 
 /* Kinds of fabrics with turns. The connections of a group belong to at most one fabric of each

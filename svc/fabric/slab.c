@@ -16,8 +16,8 @@
  * that are not used are not allocated. */
 #define SLAB_BYTES_FIRST (UINT64_C(4) << 20)
 #define SLAB_DOUBLINGS_MAX 8
-/* maximum number of extents to try in the first class, where some extents are too small; in the
- * next class every extent is large enough */
+/* Maximum number of free extents to try in the class of the wanted size, where some extents are too
+ * small. In every higher class all extents are large enough. */
 #define CLASS_LOOKS 8
 
 struct slab_extent {

@@ -13,8 +13,9 @@ struct fabric_turns {
     struct list tenants; /* turns of tenants */
 };
 
-/* Writes events of the connection with this node, and returns their number. Returns -1 if this poll
- * has read the connection already. The function may remove this node, but no other node. */
+/* Writes events of the connection that contains `node`, and returns their number. Returns -1 if
+ * this poll has read the connection already. The function may remove this node, but no other
+ * node. */
 typedef int fabric_take_fn(struct list *node, struct fabric_event *events, int events_max);
 
 static inline void fabric_turns_init(struct fabric_turns *turns)

@@ -114,7 +114,7 @@ static void collect(struct cores *c, int depth, hwloc_const_bitmap_t allowed)
 static int list_cores(struct cores *c, struct err *err)
 {
     _cleanup_(cleanup_bitmap) hwloc_bitmap_t allowed = hwloc_bitmap_alloc();
-    /* Some virtual machines report PUs but no cores. */
+    /* Some virtual machines report PUs but no cores; each PU then counts as a core. */
     int depth = hwloc_get_type_or_below_depth(c->topology, HWLOC_OBJ_CORE);
     c->list = calloc(hwloc_get_nbobjs_by_depth(c->topology, depth), sizeof(*c->list));
     if (!allowed || !c->list)

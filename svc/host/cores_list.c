@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-#define NUMBER_DIGITS_MAX 9 /* every such number fits into 32 bits */
+#define NUMBER_DIGITS_MAX 9 /* every number of so many digits fits into 32 bits */
 
 struct selection {
     const char *list;

@@ -161,7 +161,8 @@ static void take_query(struct worker *w, const struct record_query *query)
  * only they are connected to all lanes (W13). */
 static void take_choice(struct worker *w, const struct record_chosen *chosen)
 {
-    /* rank 0 sends replayed sets ahead, and expects each of them again when its round closes */
+    /* rank 0 sends replayed sets ahead, but expects each set again when its round closes, so a
+     * replayed set does not count as known to rank 0 */
     if (chosen->reason != RECORD_REASON_REPLAY)
         w->known_sets[chosen->round % CHOICES_PER_JOB] = chosen->round;
     if (!w->job->failure && round_choose(w->job, chosen) < 0)

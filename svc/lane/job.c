@@ -16,8 +16,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Maximum number of unused tickets for each rank. A rank can connect again a few times without the
- * coordinator. */
+/* Maximum number of unused tickets for each rank. With these tickets a rank can connect again a few
+ * times without the coordinator. */
 #define LANE_GRANTS_PER_RANK 4
 
 static size_t grants_max(const struct lane_job *job)

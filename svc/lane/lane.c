@@ -107,7 +107,7 @@ static void give_turns(struct lane *lane)
             return;
         uint64_t began_ns = job->busy_ns;
         uint32_t share = rows_turn(job);
-        /* the time of tables is charged to no piece, because pieces wait during this time */
+        /* the time of tables is charged to no piece, because all pieces wait during this time */
         uint64_t rows_ns = job->busy_ns - began_ns;
         lane->now_ns += rows_ns;
         share += transfer_turn(job);

@@ -122,12 +122,12 @@ struct piece {
 };
 
 /* Number of sets of ranks (W13) that a job stores, of future and of the newest closed rounds. A
- * rank may connect again up to TERMS_LAG_MAX rounds after a round, and then needs its set. */
+ * rank may connect again up to TERMS_LAG_MAX rounds after a round, and then needs this set. */
 #define CHOICES_PER_JOB (TERMS_LAG_MAX + 4)
 
 struct worker {
     struct lane_job *job;
-    /* rank, or RECORD_HOLDER | number of an aggregator; `entered` of the newest connection */
+    /* number: a rank, or RECORD_HOLDER | an aggregator; entered: of the newest connection */
     uint32_t number, entered;
     enum worker_state state;
     struct fabric *fabric;
@@ -146,7 +146,7 @@ struct worker {
     struct announcement *holding;
     const void *held; /* receive buffer of that payload */
     struct lending lending;
-    uint32_t posted; /* posted reads and writes of its memory that are not complete */
+    uint32_t posted; /* posted operations in the worker's memory that are not complete */
     /* time of the last completion of such an operation, or of the first post (A79) */
     uint64_t answered_ns;
     struct inbox inbox; /* short payloads of this worker for later rounds */
@@ -182,7 +182,7 @@ struct lane_job {
     struct worker *workers;
     struct list pieces;
     struct list runnable; /* pieces with chunks to start, in order of priority */
-    uint64_t due_bytes;   /* bytes of the runnable pieces of which no chunk has started */
+    uint64_t due_bytes;   /* bytes of the runnable pieces' chunks that have not started */
     /* LANE_SHORTEST: number of chunks of other jobs since this job began to wait */
     uint32_t passes;
     struct hash_table table; /* the pieces by number */

@@ -1,5 +1,5 @@
-/* Adoption of workers that an earlier pool of the folder has started. The engine finds them; the
- * lock of the folder is held, so no other pool starts or adopts them. */
+/* Adoption of workers that an earlier pool of the folder has started. The engine finds these
+ * workers. This pool holds the lock of the folder, so no other pool starts or adopts them. */
 #include "svc/pool/internal.h"
 
 #include <errno.h>
@@ -68,7 +68,7 @@ int pool_adopt(struct worker_pool *pool, uint64_t now_ns, struct err *err)
         return 0;
     uint32_t founders = pool->folder->founders;
     pool->ranks.founders = founders;
-    pool->ranks.wanted = highest < founders ? founders : highest + 1; /* until the job is seen */
+    pool->ranks.wanted = highest < founders ? founders : highest + 1; /* until the first look */
     for (uint32_t rank = 0; rank <= highest; rank++)
         if (engine->calls->find(engine, rank, &cookie))
             ranks_started(&pool->ranks, rank, cookie.incarnation, true, now_ns);

@@ -1,5 +1,6 @@
-/* The cookie of a worker: a variable in the environment of its process, which all processes that it
- * starts inherit. Identifies processes of a pool after the pool has ended. */
+/* The cookie of a worker: a variable in the environment of its process. All processes that the
+ * worker starts inherit the cookie. Cookies identify the processes of a pool, even after the pool
+ * has ended. */
 #ifndef GRADPOOL_POOL_COOKIE_H
 #define GRADPOOL_POOL_COOKIE_H
 
@@ -9,7 +10,7 @@
 #include <sys/types.h>
 
 #define COOKIE_VARIABLE "_GRADPOOL_WORKER"
-#define COOKIE_BYTES 256 /* of the longest text, with the name of the variable */
+#define COOKIE_BYTES 256 /* longest text, including the name of the variable */
 
 struct cookie {
     uint64_t pool; /* random number of the pool's folder; 0: no cookie */

@@ -1,7 +1,7 @@
 /* Files of a pool. The lock is a flock() on a descriptor that a child closes when it executes its
- * program. So the lock is free only when each started worker carries its cookie, and the next pool
- * finds all of them. No file is a symbolic link: in a folder that another user has prepared, for
- * example in /tmp, a link could lead to a file that this user may write. */
+ * program. When the next pool gets the lock, each started worker therefore has its cookie, and the
+ * next pool finds all workers. No file is a symbolic link: in a folder that another user has
+ * prepared, for example in /tmp, a link could lead to a file that this user may write. */
 #include "svc/pool/folder.h"
 
 #include "svc/base/cleanup.h"
@@ -20,7 +20,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* A child of a killed pool holds the lock until it executes its program. */
+/* Longest wait for the lock. A child of a killed pool holds the lock until the child executes its
+ * program. */
 #define LOCK_NS (2 * NS_PER_S)
 #define LOCK_PAUSE_NS (10 * NS_PER_MS)
 #define MARK "gradpool-pool"
@@ -78,7 +79,7 @@ static bool state_read_line(struct pool_folder *f, char *line)
     if (strncmp(line, "result ", 7) == 0)
         return f->was_over = true;
     if (strncmp(line, "waits ", 6) == 0)
-        return true; /* for the process of a study */
+        return true; /* only the process of a study reads this line */
     if (strncmp(line, "engine ", 7) == 0)
         return snprintf(f->engine, sizeof f->engine, "%s", line + 7) < (int)sizeof f->engine;
     if (strncmp(line, "site ", 5) == 0)
@@ -148,7 +149,7 @@ int folder_store(const struct pool_folder *folder, struct err *err)
     char path[PATH_MAX], next[PATH_MAX];
     folder_file(folder, "state", path);
     folder_file(folder, "state.next", next);
-    /* a file is left by a pool that was killed, or a link */
+    /* removes a file of a pool that was killed, or a link */
     bool is_free = unlink(next) == 0 || errno == ENOENT;
     FILE *file = is_free ? fopen(next, "wxe") : NULL;
     if (!file || !state_write(folder, file) || rename(next, path) < 0)
@@ -169,7 +170,7 @@ static uint64_t random_number(void)
     return number;
 }
 
-/* Creates the folder, and resolves its path: the caller may change its own folder later. */
+/* Creates the folder. Resolves its path, because the caller may change its working folder later. */
 static int folder_make(const char *path, struct pool_folder *folder)
 {
     char whole[PATH_MAX];
@@ -182,7 +183,8 @@ static int folder_make(const char *path, struct pool_folder *folder)
     return 0;
 }
 
-/* Another user could forge the state: which processes are workers, and which are ended. */
+/* Refuses a folder of another user, because this user could forge the state: which processes are
+ * workers, and which are ended. */
 static int folder_check_owner(const struct pool_folder *folder, struct err *err)
 {
     struct stat status;

@@ -22,11 +22,11 @@ struct pool_folder {
     char job[FOLDER_JOB_BYTES];
     char site[FOLDER_SITE_BYTES];     /* "": the workers were started without orders */
     char engine[FOLDER_ENGINE_BYTES]; /* "": local */
-    bool was_over; /* the last pool of the folder has ended by itself, and its workers before it */
+    bool was_over; /* the last pool of the folder ended by itself, after its workers */
     uint32_t founders;
-    bool rests;                            /* the user knows that the job rests; not stored */
-    bool has_result;                       /* the workers have ended; never set by folder_open() */
-    int result;                            /* exit code of the pool */
+    bool rests;      /* the message that the job rests was printed; not stored */
+    bool has_result; /* the workers have ended, and `result` is valid; not set by folder_open() */
+    int result;      /* exit code of the pool */
     uint64_t incarnations[POOL_RANKS_MAX]; /* number of the newest start of each rank; 0: none */
     pid_t pids[POOL_RANKS_MAX];            /* process of that start; 0: not known */
     uint64_t identities[POOL_RANKS_MAX];   /* its process_identity() */
@@ -34,7 +34,7 @@ struct pool_folder {
 };
 
 /* Creates the folder if it is missing, locks it, and reads its state. A new folder has an empty
- * job. -EEXIST: another pool runs there; the text has its process number. */
+ * job. -EEXIST: another pool uses the folder; the text has the process number of this pool. */
 int folder_open(const char *path, struct pool_folder *ret_folder, struct err *err);
 void folder_close(struct pool_folder *folder);
 /* Replaces the stored state. */

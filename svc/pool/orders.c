@@ -47,8 +47,8 @@ static void obey_over(struct worker_pool *pool, const struct site_order *order)
     ranks_order_over(&pool->ranks, order->code);
 }
 
-/* A pool that adopts workers may have a smaller --workers-max than the pool that has submitted the
- * job. */
+/* Refuses an order for a rank that this pool may not start. A pool that adopts workers may have a
+ * smaller --workers-max than the earlier pool that submitted the job. */
 static void obey_not(struct worker_pool *pool, const struct site_order *order)
 {
     struct site_report report = {
@@ -64,8 +64,8 @@ static void obey_not(struct worker_pool *pool, const struct site_order *order)
     site_report(pool->site, &report);
 }
 
-/* The coordinator may have sent the end of the job before its restart, so the exit codes of the
- * workers decide. */
+/* Ends a job that the coordinator no longer knows. The coordinator may have restarted after an
+ * order to end the job was lost, so the exit codes of the workers decide. */
 static void obey_forgotten(struct worker_pool *pool, const struct site_order *order)
 {
     bool was_ending = pool->ranks.is_ending;
@@ -73,7 +73,7 @@ static void obey_forgotten(struct worker_pool *pool, const struct site_order *or
         pool_say("job %s is over: %s", pool->folder->job, order->text);
 }
 
-/* A study reads the first two lines (gradpool/explore/pool.py). */
+/* Prints news about rests. A study reads the two texts below (gradpool/explore/pool.py). */
 static void tell_rest(struct worker_pool *pool, const struct site_order *order)
 {
     bool rests = order->verb == SITE_RESTS, is_known = rests == pool->folder->rests;
@@ -81,7 +81,7 @@ static void tell_rest(struct worker_pool *pool, const struct site_order *order)
         return pool_say("%s", order->text);
     pool->folder->rests = rests;
     if (is_known)
-        return; /* the coordinator repeats the state on each connection */
+        return; /* the state was printed before; the coordinator sends it on each connection */
     if (rests)
         pool_say("job %s rests: its workers sleep, without slots", pool->folder->job);
     else
@@ -120,7 +120,8 @@ static void tell_connection(struct worker_pool *pool, int error, const struct er
     pool->is_unseen = is_lost;
 }
 
-/* A pool whose key is refused gets no orders any more, so it ends with its last worker. */
+/* Ends a pool whose key is refused, once its last worker has ended, because the pool receives no
+ * further orders. */
 static void pool_check_key(struct worker_pool *pool, int error, const struct err *err)
 {
     if (!site_is_key_error(error) || pool->ranks.is_over || pool->ranks.is_ending ||

@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 #define FAILED 1
-#define SETTLE_NS (10 * NS_PER_S) /* longest wait for the last reports */
+#define SETTLE_NS (10 * NS_PER_S) /* longest wait for the delivery of the last reports */
 
 /* --- ends of processes --- */
 
@@ -63,7 +63,7 @@ void pool_rank_ended(struct worker_pool *pool, uint32_t rank, enum rank_end end,
 
 /* --- events of the engine --- */
 
-/* The state of the folder shows the reason to the process of a study. */
+/* Stores why the rank does not run yet. A study reads this reason from the folder. */
 static void pool_store_wait(struct worker_pool *pool, uint32_t rank, const char *text)
 {
     char **waits = &pool->folder->waits[rank];
@@ -74,7 +74,8 @@ static void pool_store_wait(struct worker_pool *pool, uint32_t rank, const char 
     pool_store_rank(pool->folder, rank);
 }
 
-/* A text with a path stays on this host (PL1). */
+/* Reports why the rank does not run yet. A text with a path is not sent, because paths stay on this
+ * host (PL1). */
 static void pool_report_wait(struct worker_pool *pool, uint32_t rank, const char *text)
 {
     struct site_report report = {.event = SITE_WITHHELD};
@@ -173,7 +174,8 @@ static void tell_too_large(struct worker_pool *pool, const struct pool_look *loo
     pool->is_too_large = is_too_large;
 }
 
-/* Another pool watches the job already, so the workers of this pool are ended. */
+/* Ends the workers of this pool if another pool already watches the job. Returns whether there is
+ * such a pool. */
 static bool pool_is_second(struct worker_pool *pool, int error, const struct err *err)
 {
     if (error != -EEXIST || pool->has_joined)
@@ -199,8 +201,8 @@ static void tell_unseen(struct worker_pool *pool, int error, const struct err *e
 }
 
 /* Returns whether the session of the rank belongs to a process of another pool on this host, which
- * trains the same job in another folder. Such a process is known by its cookie, and after its end
- * by its number. */
+ * trains the same job in another folder. The process is recognized by its cookie, and after its end
+ * by its stored number. */
 static bool session_is_foreign(struct worker_pool *pool, uint32_t rank, uint32_t pid)
 {
     if (pid == 0)
@@ -217,7 +219,8 @@ static bool session_is_foreign(struct worker_pool *pool, uint32_t rank, uint32_t
     return true;
 }
 
-/* Sessions of another pool say nothing about the workers of this one. */
+/* Removes sessions of other pools from the look, because they do not describe workers of this
+ * pool. */
 static void leave_out_foreign(struct worker_pool *pool, struct pool_look *look)
 {
     for (uint32_t rank = 0; rank < pool->ranks.most; rank++)
@@ -251,7 +254,8 @@ static void take_look(struct worker_pool *pool)
 
 /* --- signals --- */
 
-/* The coordinator starts no other worker of a job that its pool has ended. */
+/* Informs the coordinator that this pool ends the job. The coordinator then starts no other
+ * worker. */
 static void pool_withdraw(struct worker_pool *pool)
 {
     if (pool->site && pool->ranks.is_ending && !pool->ranks.is_over)
@@ -287,7 +291,8 @@ static void pool_read_rest(struct worker_pool *pool)
                  pool->folder->job);
 }
 
-/* Sends the standing of the trial, which its study has written to the folder: "RUNG VALUE". */
+/* Sends the standing of the job's trial. The study has written the standing to the folder: "RUNG
+ * VALUE". */
 static void pool_read_standing(struct worker_pool *pool)
 {
     char path[PATH_MAX + 12];
@@ -313,8 +318,8 @@ static void pool_take_signals(struct worker_pool *pool)
             pool_stop(pool, (int)info.ssi_signo);
 }
 
-/* Waits until the job is over for the coordinator, so that the slots are free at once. A further
- * signal ends the wait, and so does a lost connection. */
+/* Waits until the coordinator has ended the job, so that the slots become free at once. The wait
+ * also ends after a further signal or a lost connection. */
 static void pool_settle(struct worker_pool *pool)
 {
     uint64_t deadline_ns = clock_now_ns() + SETTLE_NS;
@@ -330,7 +335,7 @@ static void pool_settle(struct worker_pool *pool)
 
 /* --- loop --- */
 
-/* Carries out all actions that are due. Returns the time of the next one. */
+/* Carries out all actions that are due. Returns the time of the next action. */
 static uint64_t pool_act(struct worker_pool *pool)
 {
     for (;;) {
@@ -361,7 +366,7 @@ static void pool_turn(struct worker_pool *pool, uint64_t next_ns)
                            {.fd = pool->engine->calls->fd(pool->engine), .events = POLLIN},
                            {.fd = preload_fd(), .events = POLLIN}};
     int ready = poll(fds, 4, clock_poll_ms(next_ns, clock_now_ns()));
-    preload_turn(); /* before the end of its process is read */
+    preload_turn(); /* before pool_take_events() handles the end of the preload process */
     if (ready <= 0)
         return;
     if (fds[2].revents)
@@ -391,7 +396,8 @@ static void pool_name_job(struct worker_pool *pool, int adopted)
              o->workers_max, folder->path);
 }
 
-/* Chooses the site. Workers of an earlier pool keep theirs. */
+/* Chooses the site of the job. Adopted workers keep the site of the earlier pool, so another --site
+ * is refused. */
 static int pool_choose_site(struct worker_pool *pool, int adopted, struct err *err)
 {
     const struct pool_options *o = pool->options;
@@ -441,7 +447,8 @@ static int pool_begin_site(struct worker_pool *pool, int adopted, struct err *er
     pool->ranks.is_ordered = true;
     pool_say("job %s: the service at %s is asked for slots of site %s", pool->folder->job,
              o->endpoint, pool->folder->site);
-    /* the next pool of the folder ends a job that waits: both need one number */
+    /* The number of the folder is stored first, so that the next pool of the folder has the same
+     * number and can end this pool's waiting job. */
     int error = folder_store(pool->folder, err);
     if (error == 0)
         error = site_create(o->calls, o->calls_context, &terms, &pool->site, err);
@@ -461,8 +468,8 @@ static int pool_look_once(void *context, struct pool_look *ret_look, struct err 
                                ret_look, err);
 }
 
-/* Looks at the job before the first start. Without an answer of the service the workers start: they
- * wait for the service themselves. */
+/* Requests the state of the job before the first start. Fails if another pool has the job. After
+ * any other error the workers start, because they wait for the service themselves. */
 static int pool_watch_job(struct worker_pool *pool, struct err *err)
 {
     struct pool_look look = {0};
@@ -485,7 +492,7 @@ static int pool_begin_watch(struct worker_pool *pool, int adopted, struct err *e
     return watch_create(pool_look_once, pool, &pool->watch, err);
 }
 
-/* Adopts workers, or makes the first ones due. */
+/* Adopts the workers of an earlier pool. Without such workers, begins the job with new workers. */
 static int pool_begin_workers(struct worker_pool *pool, struct err *err)
 {
     int adopted = pool_adopt(pool, clock_now_ns(), err);
@@ -499,7 +506,8 @@ static int pool_begin_workers(struct worker_pool *pool, struct err *err)
                                : pool_begin_watch(pool, adopted, err);
 }
 
-/* A pool cannot find workers of another engine, and would start second ones. */
+/* Refuses to change the engine of the folder's workers. With another engine, the pool could not
+ * find these workers, and would start their ranks a second time. */
 static int pool_check_engine(struct worker_pool *pool, const char *name, struct err *err)
 {
     struct pool_folder *folder = pool->folder;
@@ -556,7 +564,7 @@ static int pool_begin(struct worker_pool *pool, struct err *err)
     return error;
 }
 
-/* A study that was started again learns the exit code from the folder. */
+/* Stores the exit code in the folder, where a restarted study reads it. */
 static void pool_store_result(struct worker_pool *pool, int code)
 {
     struct err err;
@@ -569,7 +577,7 @@ static void pool_store_result(struct worker_pool *pool, int code)
 int pool_run(const struct pool_options *options)
 {
     static struct pool_folder folder;
-    static struct worker_pool pool; /* another thread uses both until the process ends */
+    static struct worker_pool pool; /* the thread of watch.c uses both until the process ends */
     struct err err = {0};
     pool.options = options;
     pool.folder = &folder;

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #define CLEAR_NS (5 * NS_PER_S)
-#define VICTIMS_MAX 128            /* processes that are ended at once; then the next ones follow */
-#define ENVIRONMENT_MAX (4u << 20) /* more than the kernel accepts */
+#define VICTIMS_MAX 128            /* maximum number of processes that are ended at the same time */
+#define ENVIRONMENT_MAX (4u << 20) /* larger than any environment that the kernel accepts */
 #define STAT_BYTES 1024
 enum stat_field { STAT_PARENT = 4, STAT_SESSION = 6 };
 
@@ -59,8 +59,8 @@ char **process_environment(char *cookie, char *const *variables)
     return all;
 }
 
-/* Executes the program in the child, or sends the error number. Only async-signal-safe calls: the
- * pool has another thread. */
+/* Executes the program in the child. If this fails, sends the error number to the pool. All calls
+ * are async-signal-safe, because the pool has another thread. */
 static void process_become(const struct process_spec *spec, char **environment, int error_fd)
 {
     sigset_t none;
@@ -76,8 +76,8 @@ static void process_become(const struct process_spec *spec, char **environment, 
     _exit(sent == sizeof error ? 127 : 126);
 }
 
-/* Returns the error with which the child could not execute the program, or 0 if it runs: then the
- * kernel has closed the pipe without a byte. */
+/* Returns the error with which the child could not execute the program. Returns 0 if the program
+ * runs: the kernel has then closed the pipe without a byte. */
 static int await_program(int fd)
 {
     int error = 0;
@@ -271,7 +271,8 @@ static void await_victims(const struct clearing *c, uint64_t deadline_ns)
     }
 }
 
-/* Repeats until no process is found: a victim may have started another one meanwhile. */
+/* Kills processes until none is found, because a killed process may have started another one
+ * before. */
 static uint32_t clear_processes(struct clearing *c)
 {
     uint64_t deadline_ns = clock_now_ns() + CLEAR_NS;

@@ -20,7 +20,7 @@ struct process_spec {
     int log_fd;
 };
 
-/* Starts a process with the cookie, whose pid is ignored. The process leads a session of its own,
+/* Starts a process with the cookie; cookie->pid is ignored. The process leads a session of its own,
  * and survives this process. `ret_is_final`: the program cannot be executed, so another try would
  * fail, too. */
 int process_start(const struct process_spec *spec, const struct cookie *cookie,
@@ -30,10 +30,9 @@ int process_start(const struct process_spec *spec, const struct cookie *cookie,
 char **process_environment(char *cookie, char *const *variables);
 void process_signal(const struct pool_process *process, int signal);
 void process_close(struct pool_process *process);
-/* Ends all other processes that carry the cookie of this one or are in its session. Called when the
- * worker has ended, and before its status is read: until then no new process gets its number.
- * Waits until they have ended, for some seconds at most. Returns the number of those that are
- * left. */
+/* Ends all other processes that carry the cookie of `process` or are in its session. Called after
+ * the worker has ended and before its status is read: until then the kernel gives its number to no
+ * other process. Waits 5 s at most. Returns the number of processes that have not ended by then. */
 uint32_t process_clear(const struct pool_process *process);
 
 /* Calls `found` for each process with a cookie of this pool. `pidfd` is closed afterwards. */

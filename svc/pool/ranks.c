@@ -9,14 +9,16 @@
 #include <stddef.h>
 #include <string.h>
 
-#define ASKED_NS (10 * NS_PER_S)   /* from a forwarded signal to SIGTERM */
-#define TERM_NS (5 * NS_PER_S)     /* from SIGTERM to SIGKILL */
-#define GONE_NS (30 * NS_PER_S)    /* longest wait for a look after the end of an adopted process */
-#define STEADY_NS (120 * NS_PER_S) /* a process that has lived so long ends a series of deaths */
+#define ASKED_NS (10 * NS_PER_S) /* time between a forwarded signal and SIGTERM */
+#define TERM_NS (5 * NS_PER_S)   /* time between SIGTERM and SIGKILL */
+#define GONE_NS (30 * NS_PER_S)  /* longest wait for a look after the end of an adopted process */
+/* the end of a process older than this begins a new count of deaths */
+#define STEADY_NS (120 * NS_PER_S)
 #define PAUSE_MAX_S 60
-#define REFUSAL_S 5u    /* pause after the first refusal of a start */
-#define FAILURES_MAX 3  /* processes of a rank that may end before their first step */
-#define LOOKS_OF_STEP 2 /* one new round may have begun before the rank has joined */
+#define REFUSAL_S 5u   /* pause after the first refusal of a start */
+#define FAILURES_MAX 3 /* consecutive processes without a step after which the rank fails */
+/* the first new round may have begun before the rank joined, so two are required */
+#define LOOKS_OF_STEP 2
 
 const char *rank_state_name(enum rank_state state)
 {
@@ -127,8 +129,8 @@ static void resize_unneeded(struct pool_ranks *p, struct pool_rank *rank, uint64
         rank->state = RANK_ABSENT;
 }
 
-/* Before a resize is seen, its workers may have left with exit code 0, as at the end of a training.
- * While the job has a size and a worker runs, the training goes on. */
+/* Returns whether a worker of the job runs. The training then continues, although other workers may
+ * have left with exit code 0: a resize may have removed them before a look has shown the resize. */
 static bool training_goes_on(const struct pool_ranks *p)
 {
     for (uint32_t i = 0; i < p->most; i++)
@@ -150,7 +152,8 @@ static void ranks_resize(struct pool_ranks *p, uint32_t wanted, uint64_t now_ns)
     p->wanted = wanted;
 }
 
-/* A worker that is in all rounds has trained when the job has made a new round. */
+/* Counts each look that shows the worker in the job after a new round. After LOOKS_OF_STEP such
+ * looks the worker has made a step. */
 static void rank_look_at(struct pool_rank *rank, const struct pool_look *look,
                          enum rank_session seen)
 {
@@ -163,8 +166,8 @@ static void rank_look_at(struct pool_rank *rank, const struct pool_look *look,
     rank->has_stepped = rank->has_stepped || rank->looks >= LOOKS_OF_STEP;
 }
 
-/* Returns whether the rank has left after a removal, and the others have made a round since. The
- * look that shows the removal may also show a later size that needs the rank again. */
+/* Returns whether the rank has left after a removal, and the other ranks have made a round since
+ * the first look that showed this. The new round shows that the training continues. */
 static bool rank_has_gone(struct pool_rank *rank, const struct pool_look *look, uint32_t i)
 {
     if (rank->state != RANK_ABSENT || look->sessions[i] != SEEN_LEFT || !look->was_removed[i])
@@ -193,8 +196,8 @@ static void ranks_include_again(struct pool_ranks *p, const struct pool_look *lo
     p->has_trained = p->has_trained && !any;
 }
 
-/* Keeps workers that were not seen in the job before another one has ended its training there:
- * these train to the end, too. */
+/* Keeps a worker that a look shows in the job only after another worker has ended its training.
+ * rank_trained() had set the worker to RANK_LEAVING, but the worker trains to the end, too. */
 static void ranks_keep_joined(struct pool_ranks *p, const struct pool_look *look)
 {
     bool has_left = false;
@@ -261,7 +264,8 @@ void ranks_stop(struct pool_ranks *p, int code, uint64_t now_ns)
                                                     : RANK_KILLED);
 }
 
-/* The training is over. Workers that were never in its rounds are ended after a while. */
+/* Enters the end of the training. Workers that no look has shown in the job are ended after the
+ * leave time. */
 static enum rank_verdict rank_trained(struct pool_ranks *p, struct pool_rank *rank, uint64_t now_ns)
 {
     rank->state = RANK_ABSENT;
@@ -339,7 +343,8 @@ static bool others_run(const struct pool_ranks *p, uint32_t rank)
     return false;
 }
 
-/* A process of the rank has failed. The coordinator is informed, and may order another start. */
+/* Counts the failure of a process. The coordinator decides whether the rank gets another
+ * process. */
 static enum rank_verdict ordered_failed(struct pool_ranks *p, struct pool_rank *rank, int code,
                                         uint64_t now_ns)
 {
@@ -405,7 +410,7 @@ enum rank_verdict ranks_ended(struct pool_ranks *p, uint32_t rank, enum rank_end
         return VERDICT_LATER;
     }
     if (!p->has_trained && r->was_leaving && (is_well || was_ended))
-        return rank_again(r, 0, now_ns, ret_pause_s); /* the job has grown again meanwhile */
+        return rank_again(r, 0, now_ns, ret_pause_s); /* the job has grown again since */
     if (is_well)
         return rank_trained(p, r, now_ns);
     return rank_failed(p, r, end == END_SIGNAL ? 128 + number : number, now_ns, ret_pause_s);
@@ -415,11 +420,11 @@ enum rank_verdict ranks_judge(struct pool_ranks *p, uint32_t rank, const struct 
                               uint64_t now_ns, uint32_t *ret_pause_s)
 {
     struct pool_rank *r = &p->ranks[rank];
-    bool is_over = look && look->has_ended && r->has_joined; /* the job has ended with this rank */
+    bool is_over = look && look->has_ended && r->has_joined; /* the rank was in the ended job */
     bool is_known = is_over || (look && look->has_job);
     enum rank_session seen = is_known ? look->sessions[rank] : SEEN_NOT;
     if (seen == SEEN_ENTERING || seen == SEEN_JOINED || seen == SEEN_AWAY)
-        return VERDICT_LATER; /* the service has not noticed the end yet */
+        return VERDICT_LATER; /* the service has not detected the end of the process yet */
     if (seen == SEEN_LEFT && r->was_leaving)
         return rank_again(r, 0, now_ns, ret_pause_s);
     if (seen == SEEN_LEFT)
@@ -530,7 +535,7 @@ static struct pool_action send_signal(struct pool_ranks *p, uint32_t i, int forw
 static struct pool_action rank_start(struct pool_ranks *p, uint32_t rank)
 {
     if (!p->is_ordered && !others_run(p, rank))
-        p->founders = p->wanted; /* the first workers, or those of a new job after all are lost */
+        p->founders = p->wanted; /* the workers begin a new job of this size */
     return (struct pool_action){.verb = POOL_START, .rank = rank};
 }
 

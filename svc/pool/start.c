@@ -25,7 +25,7 @@ static void variable_add(struct start_variables *v, const char *name, const char
     v->count++;
 }
 
-/* Workers of one host share its cores. */
+/* Returns whether each worker uses one thread, because the workers of a host share its cores. */
 static bool needs_one_thread(const struct pool_options *o)
 {
     return o->workers_max > 1 && !getenv("OMP_NUM_THREADS");
@@ -38,8 +38,8 @@ static void variable_add_number(struct start_variables *v, const char *name, uin
     variable_add(v, name, text);
 }
 
-/* A late worker has a rank above the size with which its job began. torch.distributed accepts no
- * such rank, so WORLD_SIZE is larger for it. */
+/* Sets the variables of a worker. A late worker has a rank beyond the size with which its job
+ * began. torch.distributed refuses such a rank, so the late worker gets a larger WORLD_SIZE. */
 static void set_variables(const struct worker_pool *pool, uint32_t rank, struct start_variables *v)
 {
     const struct pool_options *o = pool->options;
@@ -79,8 +79,8 @@ void pool_store_rank(struct pool_folder *folder, uint32_t rank)
         pool_say("rank %u: its state was not stored: %s", rank, err.text);
 }
 
-/* Stores the process of a start. If a worker overwrites its environment, and the cookie with it,
- * the next pool finds the worker by this process. */
+/* Stores the process of a start. If a worker overwrites its environment, and so its cookie, the
+ * next pool finds the worker by this process. */
 static void store_process(struct pool_folder *folder, uint32_t rank, pid_t pid)
 {
     folder->pids[rank] = pid;
@@ -118,7 +118,8 @@ static int rank_start_process(struct worker_pool *pool, uint32_t rank, bool *ret
     return runs;
 }
 
-/* The text names no program and no path: these stay on this host (PL1). */
+/* Reports a failed start. The text contains only the error, because program and path stay on this
+ * host (PL1). */
 static void report_failed(struct worker_pool *pool, uint32_t rank, const struct err *err)
 {
     struct site_report report = {.event = SITE_FAILED};
@@ -126,7 +127,8 @@ static void report_failed(struct worker_pool *pool, uint32_t rank, const struct 
     pool_report(pool, rank, report);
 }
 
-/* The program cannot be executed, and another try would fail as well. Exit codes as in a shell. */
+/* Handles a program that cannot be executed: another try would fail as well. The exit codes are
+ * those of a shell. */
 static void refuse_rank(struct worker_pool *pool, uint32_t rank, const struct err *err,
                         uint64_t now_ns)
 {

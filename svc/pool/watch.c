@@ -11,8 +11,8 @@
 #include <time.h>
 #include <unistd.h>
 
-/* Pause between two looks: a person does not notice a later start, and a request takes the
- * coordinator much less than a millisecond. */
+/* Pause between two looks. A person does not notice that a start is a second late, and a request
+ * costs the coordinator much less than a millisecond. */
 #define LOOK_PAUSE_NS NS_PER_S
 
 struct watch {

@@ -1,5 +1,5 @@
-/* Requests the state of the job again and again, in a thread of its own: a request may wait for a
- * service that does not answer, and the pool must not. */
+/* Requests the state of the job about once a second. A separate thread sends the requests, so that
+ * the pool does not wait for a service without an answer. */
 #ifndef GRADPOOL_POOL_WATCH_H
 #define GRADPOOL_POOL_WATCH_H
 
@@ -11,15 +11,15 @@ typedef int (*watch_look_fn)(void *context, struct pool_look *ret_look, struct e
 
 struct watch;
 
-/* Starts the thread. `look` is called only there, with `context`, which must outlive the process:
- * the thread ends with the process, because a request cannot be interrupted. */
+/* Starts the thread. Only this thread calls `look`, with `context`. A request cannot be
+ * interrupted, so the thread ends with the process, and `context` must exist until then. */
 int watch_create(watch_look_fn look, void *context, struct watch **ret_watch, struct err *err);
 /* Returns a descriptor that is readable after a look. */
 int watch_fd(const struct watch *watch);
 /* Copies the newest look, and makes watch_fd() unreadable. Returns 0, or the error of the look with
  * its text. */
 int watch_take(struct watch *watch, struct pool_look *ret_look, struct err *err);
-/* The next look begins at once. */
+/* Makes the next look begin at once. */
 void watch_hurry(struct watch *watch);
 
 #endif

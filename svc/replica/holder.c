@@ -48,7 +48,7 @@ static void end_job(struct kept_job *job)
     kept_job_release(job);
 }
 
-/* Frees a job. The fabrics are closed, so there are no connections. */
+/* Frees a job. The fabrics are closed already, so there are no connections. */
 static void forget(struct kept_job *job)
 {
     list_for_each (node, &job->links)
@@ -275,7 +275,7 @@ static void drop_copies(struct holder_link *l)
             holder_link_drop(copy);
     }
     l->copies--;
-    if (l->copies == 0) /* otherwise a lane of this process still reads the ring */
+    if (l->copies == 0) /* otherwise the link has a ring that a lane still reads */
         holder_link_end(l);
     kept_job_release(job);
 }

@@ -18,8 +18,8 @@ struct holder_options {
     /* network interface for connections, borrowed; NULL: any interface */
     const char *interface_name;
     const char *provider; /* libfabric provider, borrowed; NULL: "tcp" */
-    /* Called when holder_next_ask() may have a request: from any thread, with the lock held. Must
-     * not call functions of the holder. */
+    /* Called when holder_next_ask() may have a request, or holder_next_logged() a report: from any
+     * thread, with the lock held. Must not call functions of the holder. */
     void (*asks)(void *context);
     void *context;
 };
@@ -33,8 +33,8 @@ void holder_destroy(struct holder *k);
 struct holder_copy {
     uint32_t piece;
     uint32_t epoch; /* epoch of the piece's route */
-    /* owners before this epoch were lost and may still write (W5); later owners have released the
-     * piece */
+    /* owners with an earlier epoch were lost and may still write (W5); owners with this or a later
+     * epoch have released the piece */
     uint32_t lost_epoch;
     uint64_t bytes; /* length of one state; memory for two states is allocated */
     bool begins;    /* the replica is a new one: a state that is already stored here is invalid */

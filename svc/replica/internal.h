@@ -43,19 +43,19 @@ struct holder_link {
     uint32_t lane;
     enum holder_link_state state;
     struct fabric_conn *conn;
-    bool is_ofi;         /* the connection uses the network */
-    bool wants_ofi;      /* the last attempt over shared memory has failed */
-    bool wants_open;     /* the link is opened again after its connection has closed */
-    uint32_t lent;       /* the lane can write to slabs 0 to lent-1 by this connection */
-    uint32_t copies;     /* number of stored copies of the lane's pieces */
-    uint32_t failures;   /* number of consecutive failed connections */
-    bool is_asked;       /* the request for a ticket was sent and is not answered yet */
-    uint64_t ask_at_ns;  /* earliest time of the request */
+    bool is_ofi;        /* the connection uses the network */
+    bool wants_ofi;     /* the last attempt over shared memory has failed */
+    bool wants_open;    /* the link is opened again after its connection has closed */
+    uint32_t lent;      /* the lane can write to slabs 0 to lent-1 by this connection */
+    uint32_t copies;    /* number of stored copies of the lane's pieces, plus 1 for a ring in use */
+    uint32_t failures;  /* number of consecutive failed connections */
+    bool is_asked;      /* the request for a ticket was sent and is not answered yet */
+    uint64_t ask_at_ns; /* earliest time of the request */
     uint64_t open_by_ns; /* deadline of the attempt to connect, in state LINK_CONNECTING */
     uint64_t opened_ns;
     /* copies that must still be offered to the lane (list of copy.unoffered) */
     struct list unoffered;
-    struct kept_ring *ring; /* ring.h; NULL: none; counts as one of `copies` unless it is over */
+    struct kept_ring *ring; /* ring.h; NULL: none; counted in `copies` unless is_over */
 };
 
 /* Ring for the log of the tables of a lane. */

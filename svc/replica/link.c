@@ -329,7 +329,8 @@ static void lift_fences(struct holder_link *l)
         holder_link_flush(list_entry(node, struct holder_link, node));
 }
 
-/* Sends all offers again, because they became invalid with the connection. */
+/* Lists all offers again for the next connection, because the offers became invalid with the last
+ * connection. */
 static void offer_all_again(struct holder_link *l)
 {
     for (size_t i = 0; i < l->job->copies_room; i++) {
@@ -406,6 +407,6 @@ void holder_link_event(void *context, const struct fabric_event *event)
     case FABRIC_EVENT_MESSAGE: heard(l, event); break;
     case FABRIC_EVENT_ROOM: holder_link_flush(l); break;
     case FABRIC_EVENT_CLOSED: closed(l); break;
-    default: break; /* lanes write here without completion events */
+    default: break; /* this process gets no completion events when lanes write here */
     }
 }

@@ -75,8 +75,9 @@ static int ring_send_taken(struct holder_link *l, struct kept_ring *ring)
     return error;
 }
 
-/* A ring is offered once. Its owner ends the log with the connection, so the offer on a later
- * connection has no effect, and no report of an earlier connection follows. */
+/* Offers the ring once on each connection, and reports applied blocks. The owner ends its log with
+ * the connection, so the offer on a later connection has no effect, and the owner reports no more
+ * blocks. */
 int kept_ring_flush(struct holder_link *l)
 {
     struct kept_ring *ring = l->ring;
@@ -109,8 +110,8 @@ static void ring_end_other(struct holder_link *l, uint32_t copy)
     l->copies--;
 }
 
-/* A repeated call passes the owner's last report on again: the lane of this process ignores a
- * report that arrives before the copy is placed. */
+/* A repeated call passes the owner's last report on again, because the lane of this process has
+ * ignored each report that arrived before the copy was placed. */
 static int ring_lend(struct holder_link *l, uint32_t copy, uint64_t bytes)
 {
     const struct holder_options *options = &l->job->holder->options;

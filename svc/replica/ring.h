@@ -28,8 +28,8 @@ bool holder_has_ring(struct holder *k, const struct holder_ring *ring);
 /* Closes the connection to a lost owner, which then cannot write into the ring any more. Returns 0,
  * or -EAGAIN while the lane may still write. Without a ring the result is 0. */
 int holder_withdraw_ring(struct holder *k, uint32_t job, uint32_t lane);
-/* Frees the ring, at once or when the lane cannot write any more. No lane of this process reads the
- * ring any more. Without a ring the call has no effect. */
+/* Frees the ring, at once or when the owner's lane cannot write any more. The caller ensures that
+ * no lane of this process reads the ring. Without a ring the call has no effect. */
 void holder_end_ring(struct holder *k, uint32_t job, uint32_t lane);
 
 /* Returns the next ring whose owner has reported blocks since the last call; `ret_position`: all

@@ -93,7 +93,7 @@ static size_t read_entry(const char *data, size_t bytes, struct state_tensor *re
     return taken;
 }
 
-/* `ret_end`: end of the last array. */
+/* Reads and checks all entries of the index. `ret_end`: end of the last array. */
 static int read_entries(const char *index, const struct state_header *h,
                         struct state_tensor *tensors, uint64_t *ret_end, struct err *err)
 {

@@ -180,7 +180,8 @@ static int import_all(struct table_fetch *f, struct table_file *file, struct err
     return error;
 }
 
-/* Refuses a file with a key that the table cannot have. No bound is above the largest key. */
+/* Refuses a file with a key that the table cannot have. No bound includes the key UINT64_MAX, so
+ * for this key the table must have no bound. */
 static int import_refuse_key(const struct table_fetch *f, uint64_t keys, struct err *err)
 {
     char advice[64] = "without a bound of keys (0: any key)";

@@ -12,7 +12,7 @@ struct table_fetch {
     const char *job, *tenant; /* tenant "": any tenant */
     const char *table, *path;
     uint64_t rows, clock;      /* results: rows that were copied; clock of the table */
-    bool has_asked, has_begun; /* a request was sent; the lanes have held the table */
+    bool has_asked, has_begun; /* a request was sent; the lanes have begun to hold the table */
     /* private */
     envelope *begun;
     const Gradpool__Wire__TableFileReply *what; /* the reply to the first request */
@@ -21,8 +21,8 @@ struct table_fetch {
 };
 
 /* Writes the rows to the file, complete or not at all. The lanes hold the table at one clock
- * meanwhile. Returns 0, or an error with a text: those of writing, refusals of the coordinator, and
- * the errors of channel_call(). */
+ * meanwhile. Returns 0, or an error with a text: errors of writing the file, refusals of the
+ * coordinator, and the errors of channel_call(). */
 int table_fetch_export(struct table_fetch *f, struct err *err);
 /* Stores the rows of the file in the table, which has no rows. The whole file is checked before the
  * first request. Returns 0, or an error with a text: those of table_file_open(); -EINVAL, -ERANGE

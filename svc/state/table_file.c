@@ -105,7 +105,8 @@ static int check_rows(const struct table_header *h, struct err *err)
     return 0;
 }
 
-/* `bytes`: bytes of the file from the header on. `is_whole`: the file has only this table. */
+/* Checks the header of a table. `bytes`: bytes of the file from the header on. `is_whole`: the file
+ * has only this table. */
 static int check_header(const struct table_header *h, uint64_t bytes, bool is_whole,
                         struct err *err)
 {

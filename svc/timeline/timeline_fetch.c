@@ -49,8 +49,8 @@ static int ask_next(struct channel *channel, uint64_t timeline, bool ends,
     return error;
 }
 
-/* Waits before the next request; the wait is short if more rounds are available. Returns whether
- * `stop_fd` is readable. */
+/* Waits before the next request, for a short time if more rounds are available already. Returns
+ * whether `stop_fd` is readable. */
 static bool wait_for_stop(int stop_fd, bool has_more)
 {
     struct pollfd stop = {.fd = stop_fd, .events = POLLIN};

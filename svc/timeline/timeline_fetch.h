@@ -14,9 +14,10 @@ struct timeline_wish {
     uint64_t for_ns;
 };
 
-/* Begins a timeline and its file, over a channel that is connected as an operator's. Returns 0 or
- * an error with a text; the file was then not begun. Errors: refusals of the coordinator (-ENOENT,
- * -EBUSY, -EAGAIN, -EINVAL), those of channel_call(), and those of timeline_file_check(). */
+/* Begins a timeline and its file. The channel is connected with the role of an operator's command.
+ * Returns 0, or an error with a text, after which the file has not begun: a refusal of the
+ * coordinator (-ENOENT, -EBUSY, -EAGAIN, -EINVAL), an error of channel_call() or of
+ * timeline_file_check(). */
 int timeline_begin(struct channel *channel, const struct timeline_wish *wish,
                    struct timeline_file *file, uint64_t *ret_timeline, struct err *err);
 /* Blocks until the timeline has ended, until `stop_fd` (-1: none) is readable and all earlier

@@ -15,14 +15,14 @@
 
 struct timeline_file {
     int fd;
-    /* the batch; a buffer in memory, because a forked child could write the buffer of a FILE
-     * again */
+    /* Text of the batch, in memory. A forked child could write the buffer of a FILE of the
+     * descriptor a second time. */
     char *text;
     size_t text_bytes;
     char *path, *job;
     bool is_new, has_begun, is_stream;
     int error;                   /* first error, after which nothing is written */
-    bool is_kept;                /* whether the file still has all batches from before the error */
+    bool is_kept;                /* the file still has all batches from before the error */
     off_t end;                   /* offset of the next event */
     struct timeline_totals kept; /* totals of the file up to `end` */
     struct picture picture;

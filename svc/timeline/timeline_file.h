@@ -32,7 +32,7 @@ void timeline_file_add(struct timeline_file *f, const Gradpool__Wire__TimelineNe
 /* Returns 0 or the first error (-ENOSPC or another one, never -EINVAL). The text contains the
  * number of rounds in the file. */
 int timeline_file_check(const struct timeline_file *f, struct err *err);
-/* Returns the descriptor, for a process that forks. */
+/* Returns the descriptor, which a forked child has to close. */
 int timeline_file_fd(const struct timeline_file *f);
 /* Closes and frees the file. Returns the result of timeline_file_check(). A new file that was never
  * begun is deleted. NULL is allowed. */

@@ -36,7 +36,8 @@ struct party { /* A worker or an aggregator. */
     uint64_t error_ns;
     struct lane_rows *lanes;
     size_t lanes_count;
-    char failure[256]; /* reason why the party does not record at present; "": the party records */
+    /* reason why the worker or aggregator does not record at present; "": recording works */
+    char failure[256];
 };
 
 struct named {
@@ -100,7 +101,7 @@ static void add_name(struct picture *pic, const Gradpool__Wire__TimelineTensor *
         size_t room = pic->names_room ? 2 * pic->names_room : 64;
         void *grown = realloc(pic->names, room * sizeof *pic->names);
         if (!grown)
-            return; /* without memory for the name, the tensor is shown by its number */
+            return; /* without memory for the name, the file shows the tensor's number instead */
         pic->names = grown;
         pic->names_room = room;
     }
@@ -356,8 +357,9 @@ static void put_commit(const struct drawing *d)
     fprintf(d->pic->out, ",\"s\":\"t\",\"args\":{\"round\":%" PRIu64 "}}", d->round->round);
 }
 
-/* Converts the times of a round to the coordinator's clock, before a row is chosen: when the
- * estimate of an offset improves, rounds shift and may overlap earlier rounds. */
+/* Converts the times of a round to the coordinator's clock. Called before a row is chosen for the
+ * round: when the estimate of the clock offset improves, the converted rounds shift, and may then
+ * overlap earlier rounds. */
 static void move_round(struct trace_round *round, int64_t offset_ns)
 {
     for (int i = 0; i < TRACE_STEPS; i++)

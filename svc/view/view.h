@@ -109,8 +109,8 @@ struct view_worker {
     const char *node, *state;
 };
 
-/* Number of reasons for which a round closes: all ranks are there, gain, moment, absence of a rank,
- * replay. */
+/* Number of reasons for the close of a round: all ranks have arrived, gain, moment, absence of a
+ * rank, replay. */
 #define VIEW_REASONS 5
 
 /* Numbers of rounds with a gradient of the rank, and of rounds that dropped the rank's gradient. */

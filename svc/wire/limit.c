@@ -123,7 +123,7 @@ int limits_read_own(struct limits *limits, const char *text)
     return 0;
 }
 
-/* Adds the option that raises the limit, and the person who may set it. */
+/* Appends to the error text which option raises the limit, and who may set the option. */
 static void append_remedy(const struct limits *limits, enum limit limit, struct err *err)
 {
     const char *name = about[limit].name;

@@ -70,7 +70,7 @@ static bool output_is_sound(const struct record_output *o)
 {
     if (o->reserved != 0 || o->count == 0)
         return false;
-    /* A run of inputs of ranks must end below RECORD_SOURCE_RESULT. A result is always a single
+    /* In a run of inputs all ranks are below RECORD_SOURCE_RESULT. A run of a result has one
      * output. */
     if (o->source != RECORD_SOURCE_RESULT && o->source > RECORD_SOURCE_RESULT - o->count)
         return false;

@@ -240,8 +240,8 @@ struct record_closed {
     uint8_t kind;
     uint8_t reserved[3];
     uint32_t word;
-    /* round of the result; the worker continues with the next round. For a worker that enters, 0
-     * means that no round was before */
+    /* round of the result; the worker continues with the next round. 0: a worker that enters begins
+     * with the first round */
     uint64_t round;
 };
 

@@ -1,5 +1,5 @@
 /* The record of a round for a timeline, and the ring that stores these records until they are read.
- * Only one thread adds rounds at a time (several threads need their own lock), and another thread
+ * One thread at a time adds rounds (several adding threads must share a lock), and another thread
  * removes them. The ring is created when recording starts. Adding a round allocates nothing, takes
  * no lock and waits for no thread. README: W19. */
 #ifndef GRADPOOL_WIRE_TRACE_H

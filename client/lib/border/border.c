@@ -20,8 +20,8 @@ struct border_call {
     struct stage_answer *answer;
     Gradpool__Wire__StageRequest request;
     Gradpool__Wire__StageSpec spec;
-    /* the tensors that follow the stages, their newest committed rounds, and the numbers of updates
-     * up to these rounds, plus 1 (0: unknown) */
+    /* the tensors that follow the stages; for each of them the newest committed round, and the
+     * number of updates up to this round plus 1 (0: unknown) */
     uint32_t *tensors;
     uint64_t *rounds, *steps;
     struct err err;
@@ -211,7 +211,7 @@ static bool border_is_drained(void *context)
     return border_has_sent_all(job);
 }
 
-/* Ends all clocks of a member before the next stage. An idle rank skips these clocks, because the
+/* Ends all clocks of this member before the next stage. An idle rank skips these clocks, because
  * lanes do not count the clocks of idle ranks. Called with the job's lock held. */
 static int border_reach(const struct stage_call *call, uint64_t first_clock)
 {
@@ -237,7 +237,7 @@ static int border_reach(const struct stage_call *call, uint64_t first_clock)
     return 0;
 }
 
-/* Returns whether a push of the open clock waits for the end of the clock. */
+/* Returns whether a push waits for the end of the open clock. */
 static bool border_has_open_push(const struct job_tables *tables)
 {
     list_for_each_entry (const struct row_call, call, &tables->calls, node)

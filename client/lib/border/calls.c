@@ -84,8 +84,8 @@ static void next_set_consistency(struct gp_job *job, const gp_stage_spec *spec)
     }
 }
 
-/* Each member sends the settings of its tables again, because lanes use the settings of the lowest
- * member, which another rank may be in the next stage. */
+/* Sends the settings of this rank's tables again. Every member does so, because lanes use the
+ * settings of the lowest member, and the next stage may have another lowest member. */
 static int next_repeat_settings(struct gp_job *job)
 {
     int error = 0;
@@ -119,8 +119,9 @@ static int next_enter(const struct stage_call *call, const struct stage_answer *
     return error < 0 ? error : script_note(call->job, stage);
 }
 
-/* After a time-out the coordinator may have counted the request, and may begin the stage with the
- * rounds of the request. So this rank pushes only after a later call has succeeded. */
+/* Requests the next stage. After a time-out the coordinator may have counted the request, and may
+ * begin the stage from the committed rounds that the request contains. This rank therefore may not
+ * push until a later call has succeeded. */
 static int next_ask(const struct stage_call *call, const struct stage_line *line,
                     struct stage_answer *ret_answer)
 {

@@ -24,7 +24,8 @@ struct hand_over {
     struct stage_answer answer; /* the stage that begins */
     char stage[GP_STAGE_NAME_BYTES_MAX + 1];
     uint32_t giver, count;
-    uint32_t ranks[RANKS_WORDS * 64]; /* the giver and the new ranks */
+    /* the giver, and the ranks that were not in the former stage */
+    uint32_t ranks[RANKS_WORDS * 64];
     uint64_t bytes;
     char name[256];
     /* memory of gp_alloc() for the values; kept for the next hand-over. NULL: none is allocated */
@@ -33,7 +34,7 @@ struct hand_over {
     void *memory; /* memory of the broadcast: the buffer, or the memory of the only item */
     /* request of the broadcast; NULL: the broadcast has not begun, or has ended */
     gp_request *request;
-    struct err failure; /* error with which the broadcast has ended */
+    struct err failure; /* error with which the broadcast has ended; code 0: none */
 };
 
 uint64_t carry_bytes(const gp_stage_spec *spec)
@@ -44,7 +45,7 @@ uint64_t carry_bytes(const gp_stage_spec *spec)
     return bytes;
 }
 
-/* Finds the ranks of the hand-over. Returns whether this rank takes part. */
+/* Finds the ranks of the hand-over. Returns whether this rank is one of these ranks. */
 static bool hand_over_find_ranks(struct hand_over *h, const struct stage_call *call)
 {
     const uint64_t *former = call->stage->members, *members = h->answer.ranks;
@@ -187,8 +188,8 @@ static int hand_over_wait(struct hand_over *h, const struct stage_call *call)
     return error < 0 ? hand_over_fail(h, call, error) : 0;
 }
 
-/* Runs the broadcast. After an error a lane may still use the memory, but no other hand-over of the
- * job begins then. */
+/* Runs the broadcast. After an error a lane may still use the memory; the memory is not used again,
+ * because no further hand-over of the job begins. */
 static int hand_over_run(struct hand_over *h, const struct stage_call *call)
 {
     int error = h->failure.code ? client_error_from(&h->failure) : 0;

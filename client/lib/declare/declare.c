@@ -22,12 +22,13 @@ struct declaration {
     struct control_call call;
     struct gp_job *job;
     uint64_t timeout_ns, deadline_ns;
-    struct gp_tensor **all; /* all tensors of the specs, new or declared before */
+    /* tensors of all specs: those of this call, and those declared before */
+    struct gp_tensor **all;
     size_t count;
-    struct gp_tensor **fresh; /* tensors of `all` that this call has added */
+    struct gp_tensor **fresh; /* the tensors of `all` that this call has added */
     size_t fresh_count;
     Gradpool__Wire__DeclareRequest request;
-    Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* `specs` owns the memory of all arrays */
+    Gradpool__Wire__TensorSpec *specs, **spec_pointers; /* `specs` owns the memory of both arrays */
     struct err err;
 };
 
@@ -76,8 +77,8 @@ static uint16_t lag_of_sums(const struct gp_job *job)
     return (uint16_t)(lag > 0 ? lag : BACKUP_TERMS_LAG);
 }
 
-/* Returns the lag of the tensors that take part in the job's rounds (W22); 0 if these tensors have
- * update rules; -1 if no such tensor is declared yet. */
+/* Returns the lag of the tensors in the job's rounds (W22): 0 if these tensors have update rules,
+ * -1 if none of them is declared yet. */
 static int followers_lag(const struct gp_job *job)
 {
     if (job->backup.leader)
@@ -231,7 +232,8 @@ static void route_all(struct declaration *d, const envelope *reply)
     }
 }
 
-/* Handles the reply in the control thread, so that a later route change finds the tensors. */
+/* Stores the routes of the reply. Runs in the control thread, so that a route change in a later
+ * message finds the tensors. */
 static void declared(struct control_call *call, const envelope *reply, const struct err *err)
 {
     struct declaration *d = container_of(call, struct declaration, call);
@@ -458,7 +460,8 @@ static bool is_committed(void *context)
     return t->without_commit == 0 || t->failure.code || t->job->failure.code;
 }
 
-/* Returns 0 if no round is open. Waits for the COMMIT of the last round. */
+/* Waits until the tensor's last round is committed. Returns 0, or -EBUSY with a text if a request
+ * of the tensor is open or the COMMIT does not arrive in time. */
 static int check_idle(struct gp_tensor *t)
 {
     bool has_failed = t->failure.code || t->job->failure.code;

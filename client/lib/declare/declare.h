@@ -15,10 +15,11 @@ int declare_hidden(struct gp_job *job, const gp_tensor_spec *spec, uint64_t time
  * Errors of gp_tensors_declare(). */
 int declare_together(struct gp_job *job, const gp_tensor_spec *hidden, size_t hidden_count,
                      const gp_tensor_spec *specs, size_t count, struct gp_tensor **ret_tensors);
-/* Declares the hidden tensor of a job with backup workers. Its announcements close rounds (W22). */
+/* Declares the hidden tensor of a job with backup workers. The announcements of this tensor close
+ * the job's rounds (W22). */
 int declare_leader(struct gp_job *job, uint64_t timeout_ns, struct gp_tensor **ret_tensor);
 
-/* Sets the error of a request that the coordinator has not answered in time: -ETIMEDOUT, with the
+/* Sets the error of a request without an answer before its deadline: -ETIMEDOUT, with the
  * coordinator's reason if the job waits for lanes. `what`: subject of the text. */
 int declare_unanswered(struct gp_job *job, const char *what, uint64_t timeout_ns);
 

@@ -49,8 +49,8 @@ static void route_set_ranks(struct gp_tensor *t, const void *ranks)
         route_break_blocks(t);
 }
 
-/* Sets the round and the number of updates of a rank that was idle in the stages before. The rank
- * has no open round, and the rounds up to `committed` have no further use for the rank (L83). */
+/* Sets round and number of updates on a rank that was idle in earlier stages and has no open round.
+ * The rank skips all rounds up to `committed`, which other ranks have completed (L83). */
 static void route_set_round(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (t->job->is_elastic || route->committed <= t->round || t->without_commit > 0)
@@ -62,8 +62,8 @@ static void route_set_round(struct gp_tensor *t, const Gradpool__Wire__TensorRou
         p->committed = t->round;
 }
 
-/* Sets the ranks of the tensor. If the ranks may change, this rank's copies of states are allocated
- * here, because their addresses are sent before all other records. */
+/* Sets the ranks of the tensor. If the ranks may change, this function allocates the memory for
+ * copies of states, because its addresses are sent before all other records. */
 static int route_take_ranks(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 {
     if (route->ranks.len == sizeof t->ranks)
@@ -145,14 +145,16 @@ int route_take(struct gp_tensor *t, const Gradpool__Wire__TensorRoute *route)
 
 /* ---- new owners ---- */
 
-/* Announces a landed piece again. A piece counts as announced until the results of all pieces of
- * its tensor have arrived (W15). Its input and its landing area are unchanged, and all ranks get
- * the same answer for all pieces. A piece of a late rank may have the result of a later round. */
+/* Announces a landed piece again, because a piece counts as announced until the results of all
+ * pieces of its tensor have arrived (W15). Input and landing area stay the same, and the lanes give
+ * all ranks the same answer for all pieces. The piece of a late rank may then get the result of a
+ * later round. */
 static void route_reopen(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     bool is_committed = p->standing == PIECE_IDLE && p->committed >= t->round;
-    /* the lane has a later result only, which this rank then fetches for all tensors (W22) */
+    /* the lane has only the result of a later round, and this rank fetches this later round for all
+     * tensors (W22) */
     bool is_outrun = p->standing == PIECE_IDLE && !is_committed;
     if (t->without_result == 0 || p->standing == PIECE_ANNOUNCED || p->is_entering || is_outrun)
         return;
@@ -178,9 +180,9 @@ static bool is_known(const struct piece *p, const Gradpool__Wire__Piece *said)
            p->link->state != LINK_CLOSED;
 }
 
-/* Returns the link that must close before the new owner gets a READY. An existing fence is kept,
- * because its lane is the last lane that has received a READY, and later owners have received no
- * address of this worker's memory. */
+/* Returns the link that must close before the new owner gets a READY. A fence that exists already
+ * is kept: its lane is the last one that has received a READY, and the owners after this lane never
+ * got an address of this worker's memory. */
 static struct link *route_fence(const struct piece *p, struct link *former, bool is_released)
 {
     if (p->fence || is_released || former == p->link || !former->conn)
@@ -188,8 +190,9 @@ static struct link *route_fence(const struct piece *p, struct link *former, bool
     return former;
 }
 
-/* Returns whether the former lane has released the piece. This worker may have missed routes, one
- * of which may have named this lane as lost. */
+/* Returns whether the former lane has released the piece. If the lane was lost instead, also in a
+ * route that this worker has missed, `lost_epoch` is above the epoch that this worker knows
+ * (L19). */
 static bool route_is_released(const struct piece *p, const Gradpool__Wire__Piece *said)
 {
     return p->epoch >= said->lost_epoch && p->epoch < said->epoch;
@@ -203,14 +206,16 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
     bool is_released = route_is_released(p, said);
     if (!link || is_known(p, said))
         return;
-    /* The piece returns to this lane. If the ranks of its tensor may change, the piece may also
-     * have stayed on the lane (L20). A lane with shards of a table keeps the connection. */
+    /* The piece returns to a lane that has released the piece before, and this lane ends the
+     * connection if no piece is left on it (L19). Exceptions: in a job whose ranks may change, the
+     * route may have changed ranks only (L20), and a lane with shards of a table keeps the
+     * connection. */
     link->is_left |= link == former && is_released && !p->tensor->knows_ranks &&
                      !job_tables_are_on(p->tensor->job, said->lane);
     piece_retract(p);
     if (p->tensor->job->is_elastic)
         route_reopen(p);
-    /* with the new word, late messages of the former owner match no piece (W5) */
+    /* the new word makes late messages of the former owner match no piece (W5) */
     piece_new_word(p);
     if (!is_released && former != link && !p->lost)
         p->lost = former;
@@ -224,8 +229,9 @@ static void route_adopt(struct piece *p, const Gradpool__Wire__Piece *said)
 }
 
 /* Decides whether the old link is closed. A lane that counts as lost may still run, and write to
- * memory. So the connection and the registration of this worker's memory end before the successor
- * gets a READY. The other pieces of the lost lane get new owners by separate route changes. */
+ * the memory of this worker. Before the successor gets a READY, the connection to the lost lane is
+ * closed and the memory is no longer registered for this lane. Separate route changes name the
+ * owners of the lane's other pieces. */
 static void route_settle(struct piece *p)
 {
     if (!p->owes_standing)

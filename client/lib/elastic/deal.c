@@ -273,8 +273,8 @@ static int return_lost(struct step_deal *deal, uint64_t t, const struct deal_rec
     return error;
 }
 
-/* Sets the members of the next dealt step: present ranks with the state. Members that leave get no
- * further share, unless no member would be left. */
+/* Sets the members of the next dealt step: present ranks with the state. A member that has
+ * announced that it leaves gets no further share, unless all members leave. */
 static void change_members(struct step_deal *deal, const struct deal_record *record)
 {
     uint64_t stay[RANKS_WORDS];

@@ -33,12 +33,12 @@ struct deal_spec {
 struct deal_record {
     uint64_t present[RANKS_WORDS];
     uint64_t
-        /* ranks that have announced that they leave, in this record or an earlier one */
+        /* ranks that have announced, in this record or an earlier one, that they leave */
         leaving[RANKS_WORDS];
     uint64_t holds[RANKS_WORDS]; /* ranks with the state of the training */
 };
 
-/* Places first .. first + count in the order of an epoch. */
+/* A run: the places first to first + count - 1 in the order of an epoch. */
 struct deal_run {
     uint64_t first, count;
 };
@@ -51,8 +51,9 @@ struct deal_runs {
 
 struct deal_step {
     uint64_t number;
-    uint64_t epoch;  /* from 0 */
-    uint64_t cursor; /* number of samples of the epoch in earlier steps, each counted once */
+    uint64_t epoch; /* from 0 */
+    /* number of the epoch's samples in earlier steps; a sample that was dealt twice counts once */
+    uint64_t cursor;
     /* ranks that divide the samples, in order. The sizes of their shares differ by at most one. If
      * the shares would be smaller than share_least, the last ranks have no share. */
     uint64_t members[RANKS_WORDS];

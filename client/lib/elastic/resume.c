@@ -24,7 +24,7 @@ void resume_write(const struct step_deal *deal, uint64_t before, uint64_t *ret_w
 
 /* ---- reading ---- */
 
-/* Adds those of `count` places that are below `end`. */
+/* Adds the places first to first + count - 1, as far as they are below `end`. */
 static int resume_add(struct deal_runs *to, uint64_t first, uint64_t count, uint64_t end)
 {
     if (count == 0 || first >= end)
@@ -32,7 +32,7 @@ static int resume_add(struct deal_runs *to, uint64_t first, uint64_t count, uint
     return deal_runs_add(to, first, count < end - first ? count : end - first);
 }
 
-/* Adds the places of one share below `end`. */
+/* Adds the places of one share, as far as they are below `end`. */
 static int resume_add_share(struct deal_runs *to, const struct deal_step *step, uint64_t begin,
                             uint64_t count, uint64_t end)
 {
@@ -52,8 +52,8 @@ static int resume_add_share(struct deal_runs *to, const struct deal_step *step, 
     return error;
 }
 
-/* Takes back a step that was dealt and not made. The shares of lost members are among the returned
- * samples of the deal already. */
+/* Adds the samples of a step that was dealt and not made to `to`. The shares of lost members are
+ * left out, because the deal has added their samples before. */
 static int resume_add_step(struct deal_runs *to, const struct deal_step *step, uint64_t end)
 {
     int error = 0;
@@ -65,9 +65,9 @@ static int resume_add_step(struct deal_runs *to, const struct deal_step *step, u
     return error;
 }
 
-/* Returns the cursor of the first step that was dealt and not made. Such a step has the epoch of
- * the deal, because an epoch only ends when all its samples are confirmed. After the last epoch the
- * new deal is at its end. */
+/* Returns the place at which the new deal continues: the first place of the first step that was
+ * dealt and not made. This step is in the present epoch, because an epoch ends only when all its
+ * samples are confirmed. After the last epoch the result is the end of the deal. */
 static uint64_t resume_cursor(const struct step_deal *from)
 {
     for (uint64_t n = from->record + 1; n <= from->record + 1 + from->spec.prefetch; n++) {
@@ -78,7 +78,8 @@ static uint64_t resume_cursor(const struct step_deal *from)
     return from->cursor;
 }
 
-/* Samples at places from `deal->cursor` on are dealt in any case, so they are not returned. */
+/* Adds the samples of all steps that were not made to the samples that `deal` deals again. Samples
+ * at places from `deal->cursor` on are left out, because the new deal contains them in any case. */
 static int resume_take_back(struct step_deal *deal, const struct step_deal *from)
 {
     int error = 0;
@@ -99,7 +100,7 @@ static int resume_deal(const struct step_deal *from, const uint64_t *members,
     memcpy(ret_deal->members, members, sizeof ret_deal->members);
     int error = resume_take_back(ret_deal, from);
     if (error == 0 && ret_deal->returned.samples > ret_deal->cursor)
-        error = -EBADMSG; /* a place was returned twice */
+        error = -EBADMSG; /* some place was returned twice */
     if (error == 0)
         error = deal_first(ret_deal);
     if (error < 0)

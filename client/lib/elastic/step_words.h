@@ -10,11 +10,13 @@ enum step_words {
     STEP_WORDS_LEAVING = RANKS_WORDS,
     STEP_WORDS_HOLDS = 2 * RANKS_WORDS,
     STEP_WORDS_FULL = 3 * RANKS_WORDS, /* number of ranks with the state whose step has samples */
-    STEP_WORDS_END,         /* number of ranks with the state that are at the end of the training */
-    STEP_WORDS_ROUNDS,      /* rounds of tensors, summed over the ranks that hold the state */
-    STEP_WORDS_ROUNDS_LATE, /* rounds of tensors, summed over all other ranks */
-    STEP_WORDS_DEAL,        /* deal_print(), summed over all ranks */
-    STEP_WORDS_REST,        /* rest << 16 | 1, summed over the ranks that know a rest */
+    STEP_WORDS_END,    /* number of ranks with the state that are at the end of the training */
+    STEP_WORDS_ROUNDS, /* completed rounds of tensors, summed over the ranks with the state */
+    /* completed rounds of tensors, summed over the ranks without the state */
+    STEP_WORDS_ROUNDS_LATE,
+    STEP_WORDS_DEAL, /* deal_print(), summed over all ranks */
+    /* rest << 16 | 1, summed over the ranks to which the coordinator has sent a rest */
+    STEP_WORDS_REST,
     STEP_WORDS_COUNT,
 };
 
@@ -48,8 +50,8 @@ void step_words_write(const struct step_word *word, uint64_t ret_words[STEP_WORD
 int step_words_read(const uint64_t words[STEP_WORDS_COUNT], uint32_t workers, uint32_t rank,
                     uint64_t print, struct step_sum *ret_sum);
 /* Returns the number of the rest that a record orders before the next step; 0: none. If ranks have
- * sent different numbers, there is no rest: all ranks have the same sum, and the next record has
- * the newest number. */
+ * sent different numbers, the record orders no rest: all ranks see this in the same sum, and the
+ * next record has the newest number. */
 uint32_t step_words_rest(const uint64_t words[STEP_WORDS_COUNT]);
 /* Returns a hash of a deal. Two different deals almost never have the same hash. */
 uint64_t deal_print(const struct deal_spec *spec);

@@ -15,7 +15,7 @@ struct gp_tensor;
 #define STEPS_END_NAME "gradpool.end"
 #define STEPS_CARRY_WORDS 1024 /* words that one round of the hand-over transfers */
 
-/* The next part of gp_step_begin(). */
+/* The phase in which the next gp_step_begin() continues. */
 enum steps_phase {
     STEPS_NEXT,    /* the record of the next step was not sent yet */
     STEPS_RECORD,  /* the record of this step was sent, and is not complete yet */
@@ -28,17 +28,18 @@ enum steps_phase {
     STEPS_OVER,    /* this rank has left the deal, or the training has ended */
 };
 
-/* Pauses of the steps: a rest of the job, the thread that sleeps in it, and the end. */
+/* Pauses and end of the steps on this rank. */
 struct steps_rest {
     bool is_ended;     /* the script has ended the deal: no further step begins */
     bool is_used;      /* a thread is in gp_step_begin() */
     uint32_t newest;   /* newest number of the job's rest; odd: a rest is ordered */
     uint32_t recorded; /* number of the rest in the last record; 0: none */
-    bool must_say;     /* the coordinator may not know that this rank sleeps */
-    /* the script has called gp_deal_rests(), and may end its process in place of a sleep */
+    bool must_say;     /* this rank still has to inform the coordinator that it sleeps */
+    /* the script has called gp_deal_rests(): instead of sleeping, the script may end its process */
     bool may_end;
     uint32_t offered; /* number of the rest for which the script got GP_RESTS last; 0: none */
-    /* the script has got GP_RESTS, and has not begun the next step: no rank has a further record */
+    /* the script has got GP_RESTS and has not begun the next step; until then no rank completes a
+     * further record */
     bool is_offered;
     uint64_t before; /* number of steps of earlier jobs of this training */
     uint64_t print;  /* hash of the cursor at which the deal began; 0: none */
@@ -47,8 +48,8 @@ struct steps_rest {
 struct job_steps {
     uint32_t weight; /* weight of gradients that are pushed from now on */
     /* the following fields are for jobs with a deal */
-    /* hidden tensors; NULL: no deal was declared. `end` has one round, at the end of the training.
-     * A worker that enters later detects the end by the number of this round */
+    /* Hidden tensors; NULL: no deal was declared. `end` has one round, at the end of the training;
+     * the number of this round informs a later worker that the training has ended */
     struct gp_tensor *record, *carry, *end;
     enum steps_phase phase;
     int failure; /* error after which no step can begin; 0: none */

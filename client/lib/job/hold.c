@@ -1,6 +1,6 @@
 /* Counts a worker's iterations, and holds its rounds at the end of an iteration on request of the
  * coordinator. One held rank stops the job, because a round of all ranks needs every rank. The hold
- * also ends when the coordinator is away. README: L33. */
+ * also ends when the connection to the coordinator ends. README: L33. */
 #include "client/lib/job/hold.h"
 
 #include "client/lib/elastic/steps.h"
@@ -88,10 +88,10 @@ static bool may_lack(const struct gp_job *job, uint32_t scope)
     return false;
 }
 
-/* Returns the iteration of a push that sets parameters. The result is 0 (no iteration), or the
- * iteration after the last permitted iteration, so that the hold stops the push. A push of
- * parameters at the end of an iteration must wait for the end of the hold, because otherwise only
- * some lanes would have the new parameters. */
+/* Returns the iteration of a push that sets parameters: 0 (no iteration), or the iteration after
+ * the last permitted one, so that the hold stops the push. Such a push must wait if the last
+ * permitted iteration is over: otherwise only some lanes would have the new parameters during the
+ * hold. */
 static uint64_t hold_find_end(const struct gp_job *job, const gp_item *items, size_t count,
                               uint32_t scope)
 {
@@ -189,7 +189,8 @@ void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint
 static uint8_t scopes_of(const struct gp_tensor *t)
 {
     bool is_ours = strncmp(t->name, NAME_RESERVED, strlen(NAME_RESERVED)) == 0;
-    /* a late worker enters the step records together with the tensors of the script */
+    /* a late worker enters the tensors of the step records at the same time as those of the
+     * script */
     is_ours = is_ours && strcmp(t->name, STEPS_RECORD_NAME) != 0;
     if (is_ours || !terms_are_for_all(&t->terms) || t->terms.quorum != QUORUM_ALL)
         return 0;
@@ -264,8 +265,8 @@ static bool is_under_way(const struct gp_tensor *t)
     return t->without_result > 0 || t->is_starting || is_queued;
 }
 
-/* Fails the hold if this rank waits for other ranks in the middle of the last permitted iteration,
- * because the rank then cannot reach the end of this iteration. */
+/* Fails the hold if this rank waits for other ranks in the middle of the last permitted iteration:
+ * the rank then cannot reach the end of this iteration. */
 static void look_at_standing(struct gp_job *job)
 {
     struct hold *hold = &job->hold;
@@ -288,8 +289,8 @@ static bool hold_has_ended(const struct hold *hold)
     return hold->scopes[hold->scope].in_a_row == ROW && (hold->scope != ROUNDS || is_next);
 }
 
-/* Returns whether a step has ended. This is so when the record of the next step waits, or when the
- * thread that makes the steps has pushed more than the record and waits for other ranks. */
+/* Returns whether a step has ended: the record of the next step waits, or the thread that makes the
+ * steps has pushed more than the record and waits for other ranks. */
 static bool hold_step_has_ended(const struct hold *hold)
 {
     const struct iterations *its = &hold->scopes[ROUNDS];
@@ -335,7 +336,8 @@ void hold_note_standing(struct gp_job *job, bool stands)
 {
     struct hold *hold = &job->hold;
     if (!pthread_equal(hold->pusher, pthread_self()))
-        return; /* another thread pushes now, and continues these pushes */
+        /* another thread pushes the rounds of this rank, so this rank does not stand still */
+        return;
     hold->stands = stands;
     hold_check(job);
 }

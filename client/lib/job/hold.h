@@ -13,8 +13,8 @@
 
 struct iterations {
     uint64_t now; /* newest iteration in which a round has begun; 0: none */
-    /* number of consecutive iterations, up to `now`, in which each tensor had a round; -1:
-     * iteration `now` does not count */
+    /* number of consecutive iterations, up to `now`, in which each tensor had one round; -1: the
+     * present iteration is left out of the count */
     int in_a_row;
     /* parts: number of tensors that have had a round in any iteration; pushed: number of tensors
      * with a round in iteration `now` */
@@ -36,7 +36,7 @@ struct hold {
     uint32_t scope;  /* scope in which the hold counts iterations */
     uint64_t last;   /* last permitted iteration; rounds of later iterations wait */
     bool keeps_sets; /* a push of parameters after `last` waits, too */
-    /* this rank cannot stop at the end of an iteration; `why` has the cause */
+    /* this rank cannot stop at the end of an iteration; the reason is `why` */
     bool has_failed;
     struct err why;
     pthread_t pusher; /* thread that called push last */
@@ -47,8 +47,8 @@ struct hold {
     bool is_taken;
     int state;       /* last reported state, an enum of the protocol */
     bool is_telling; /* a report has no reply yet */
-    /* index of this report; two reports alternate, because a report must not change before its
-     * reply */
+    /* index of the newest report; two reports alternate, because a report must not change before
+     * its reply */
     uint32_t telling;
     struct hold_report reports[2];
 };
@@ -57,20 +57,20 @@ struct hold {
  * of the call already has a round in the present iteration, the call begins the next one. */
 void hold_find_iterations(const struct gp_job *job, const gp_item *items, size_t count,
                           uint8_t operation, uint64_t *ret_iterations);
-/* Records that the rounds of a call begin or are queued. */
+/* Counts the rounds of a call, which begin now or are queued. */
 void hold_note_push(struct gp_job *job, const gp_item *items, size_t count, uint8_t operation,
                     const uint64_t *iterations);
-/* Records a newly declared tensor. The present iteration is then no longer counted, and the end of
- * an iteration is unknown until further iterations have had a round of each tensor. */
+/* Counts a newly declared tensor. The present iteration is then left out of the count, and the end
+ * of an iteration is unknown until some iterations in a row have had one round of each tensor. */
 void hold_note_tensor(gp_tensor *t);
-/* Records that a tensor is removed. */
+/* Removes a tensor from the counts. */
 void hold_forget_tensor(const gp_tensor *t);
 /* Returns whether the tensor's next push has to wait for the end of the hold. */
 bool hold_stops(const gp_tensor *t);
-/* Records whether the calling thread waits for other ranks. */
+/* Sets whether the calling thread waits for other ranks. */
 void hold_note_standing(struct gp_job *job, bool stands);
-/* Records whether a snapshot or restore is running. No worker may enter the job meanwhile, because
- * the call needs fixed ranks. The call begins when hold_lets_save() returns true; engine_run() can
+/* Sets whether a snapshot or restore is running. Meanwhile no worker may enter the job, because the
+ * call needs fixed ranks. The call may begin when hold_lets_save() returns true; engine_run() can
  * wait for this. */
 void hold_note_saving(struct gp_job *job, bool saves);
 bool hold_lets_save(const struct gp_job *job);

@@ -28,7 +28,8 @@ struct slot;
 struct unfinished {
     struct gp_request *request; /* the request of the unfinished round; NULL: none */
     void *agreement, *state;    /* memory of the job that the call uses */
-    /* next: number of the tensor that is pushed after the agreement of all ranks; 0: no tensor */
+    /* next: number of the tensor that the call pushes after the agreement of all ranks; 0: no
+     * tensor */
     uint32_t root, next;
     bool restores;
 };
@@ -65,16 +66,17 @@ struct gp_job {
     struct slot *slots;
     uint32_t slots_count, free_slot;
     struct list requests, pool;
-    /* counters of reasons to drive the engine while no thread waits (L4) */
+    /* reasons to drive the engine while no thread waits: numbers of queued pushes, unsent records,
+     * and connections that open or close (L4) */
     uint32_t queued, unsent, connecting;
     float loss; /* loss of this iteration; NaN: not set */
-    /* link over which the last word, COMMIT or CLOSED arrived; NULL: none has arrived, or the link
-     * was freed (L24) */
+    /* link over which the newest word, COMMIT or CLOSED arrived, which is charged for the time of a
+     * wait; NULL: none has arrived, or the link was freed (L24) */
     struct link *spoke;
-    /* the two newest sets of ranks, for lanes that have not received them; index: lowest bit of the
+    /* the two newest sets of ranks, kept to be forwarded to lanes; index: lowest bit of the
      * round */
     struct record_chosen chosen[2];
-    uint64_t stale; /* number of words and records without an open round */
+    uint64_t stale; /* number of received words and records that match no open round */
     struct gp_tensor *barrier;
     struct gp_request *barrier_request; /* NULL: no barrier is open */
     bool is_in_barrier;
@@ -83,8 +85,8 @@ struct gp_job {
     struct job_tables *tables; /* NULL: no table was declared */
     /* used by snapshot and restore alone, so the lock does not protect this field */
     struct unfinished unfinished;
-    bool is_reading; /* a thread is in gp_job_read() */
-    int read_fd;     /* socket of gp_job_read(); -1: none */
+    bool is_reading; /* a thread is in gp_job_read(), gp_table_export() or gp_table_import() */
+    int read_fd;     /* socket of that call; -1: none */
     struct hold hold;
     struct trace_ring *trace;      /* ring that records rounds; NULL: not recorded */
     struct recorder recorder;      /* owned by the control thread */

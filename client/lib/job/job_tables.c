@@ -214,7 +214,8 @@ void job_tables_end_lane(struct gp_job *job, uint32_t lane, int code, const char
     if (is_lost)
         row_calls_lose(job, NULL, lane, code, text);
     for_each_table (t, job)
-        if (t->failure.code) /* no successor will answer its requests */
+        /* the tables of this call have failed, so a successor of the lane will not answer */
+        if (t->failure.code)
             row_calls_lose(job, t, lane, t->failure.code, t->failure.text);
 }
 
@@ -254,8 +255,9 @@ static void job_table_check_lanes(struct gp_table *t)
     }
 }
 
-/* Since a promotion, the lane waits for the standing of every rank in each of its tables, also of a
- * rank that declares a table later. */
+/* Marks the standing of this rank in the table as due at each lane that has taken over shards. Such
+ * a lane waits for the standing of every rank in each of its tables, even in a table that a rank
+ * declares later. */
 static void job_table_must_stand(const struct gp_table *t)
 {
     for (uint32_t i = 0; i < t->route.lanes_count; i++)

@@ -8,23 +8,24 @@
 #include "client/lib/table/exchange.h"
 #include "svc/wire/table/table_terms.h"
 
-/* A lane with shards of the job's tables, and the newest records that were sent to the lane. A
- * promotion may bring further shards to the lane. These shards have a group, and an entry of their
- * own. */
+/* A lane with shards of the job's tables, and the newest records that were sent to the lane.
+ * Shards that a promotion brings to the lane have a group of their own, and another struct
+ * table_lane. */
 struct table_lane {
     struct list node; /* node in job_tables.lanes */
     uint32_t lane, group;
-    uint32_t next_lane, next_group; /* while new routes are handled; next_lane 0: no change */
-    struct link *fence; /* nothing is sent before this connection has ended; NULL: no fence */
-    bool must_stand;    /* requests are repeated, then the standing of this rank follows */
-    uint32_t stood;     /* number of tables whose standing was sent */
-    /* the connection has ended; the coordinator names a successor, or the failure of the tables */
+    /* successor of the lane, while new routes are handled; next_lane 0: no change */
+    uint32_t next_lane, next_group;
+    struct link *fence; /* connection that must end before anything is sent; NULL: none */
+    bool must_stand;    /* the requests must be repeated, followed by the standing of this rank */
+    uint32_t stood;     /* number of tables for which the standing was sent */
+    /* the connection has ended, and the coordinator will name a successor or fail the tables */
     bool is_orphan;
     uint64_t sequence; /* number of the last request that was sent to the lane */
     uint64_t clock;    /* last clock whose end was sent to the lane */
     uint64_t change;   /* number of the last change of settings that was sent to the lane */
     bool is_unsent;    /* records wait for room in the send queue; counted in job.unsent */
-    /* a query was sent; its answer shows that the lane, which has no pieces, keeps the
+    /* a query was sent; the lane has no pieces, and an answer shows that the lane keeps the
      * connection */
     bool was_probed;
     bool is_lost; /* the connection has ended, so the shards of the lane are lost */
@@ -44,19 +45,23 @@ struct row_pool;
 
 /* Errors that a later call returns; code 0: none. */
 struct row_errors {
-    struct err copied; /* first error of a copied push since the last gp_clock() */
-    struct err lack;   /* limit of table memory for which pushes wait in the service */
+    struct err copied; /* first error, since the last gp_clock(), of a push without a request */
+    /* limit of table memory that is reached, so that pushes wait in the service */
+    struct err lack;
 };
 
-/* Use of the routes of all tables, which change with a promotion. */
+/* Use of the routes of all tables. A promotion changes the routes. */
 struct route_use {
     uint64_t changes_count; /* number of the newest change of settings */
-    /* number of threads that lay out a request with the routes, without the lock; routes change
-     * only when it is 0 */
+    /* number of threads that use the routes without the lock, to lay out requests; the routes
+     * change only while this number is 0 */
     uint32_t laying;
-    bool is_changing;    /* a change of routes waits, so no further thread begins to lay out */
-    pthread_cond_t laid; /* `laying` or `is_changing` has changed */
-    bool keeps_changes;  /* sent changes of settings are kept, because lanes have copies */
+    /* a promotion waits to change the routes, so no further thread begins to lay out a request */
+    bool is_changing;
+    pthread_cond_t laid; /* signalled when `laying` or `is_changing` has changed */
+    /* changes of settings are kept after they are sent, because lanes have copies and a successor
+     * may need the changes */
+    bool keeps_changes;
 };
 
 struct job_tables {

@@ -22,18 +22,20 @@ struct piece {
     struct link *link; /* link to the lane that owns the piece */
     /* former lane whose connection must close before `link` gets a READY (W5); NULL: none */
     struct link *fence;
-    /* lane that was lost while it owned the piece; NULL: no lane was lost, or a round was committed
-     * since */
+    /* lane that was lost while it owned the piece; NULL: no lane was lost, or a later round is
+     * committed */
     struct link *lost;
     struct list unsent; /* node in link.unsent while a READY is to be sent */
     uint64_t first, elements;
     uint64_t committed; /* newest committed round of the piece */
     uint32_t id, epoch;
     uint32_t slot, word; /* word: slot and generation of the last round that began */
-    uint32_t kept_word;  /* word of the tensor's round `kept` */
+    uint32_t kept_word;  /* word of the tensor's previous round `kept` */
     enum piece_standing standing;
-    bool is_orphan;     /* the lane is lost, and a RouteChange will follow */
-    bool owes_standing; /* a new owner needs a READY with the standing, even if no round is open */
+    bool is_orphan; /* the lane is lost, and a RouteChange will follow */
+    /* the owner has not received the standing of this rank yet, and needs a READY even without an
+     * open round */
+    bool owes_standing;
     /* the lane still has to send the number of the last round to this late worker (L21) */
     bool is_entering;
     /* the lane does not know this late worker yet, or this rank is idle in the present stage; the
@@ -44,7 +46,8 @@ struct piece {
     void *copy; /* memory for two states, lent to lanes; NULL: not allocated */
     /* first round whose state is in the copy; RECORD_ROUND_NONE: the copy was only offered */
     uint64_t copy_since;
-    uint32_t copy_told; /* value of link.openings when the copy was offered to the lane; 0: never */
+    /* value of link.openings when the copy was last offered to the lane; 0: never */
+    uint32_t copy_told;
 };
 
 #define for_each_piece(p, t) \

@@ -38,9 +38,9 @@ static bool request_has_ended(const struct gp_request *q)
     return q->err.code || (list_is_empty(&q->waiting) && !(q->rows && q->rows->open > 0));
 }
 
-/* Returns whether the open round belongs to a round of a job with backup workers that this rank has
- * not ended. No lane uses its memory before gp_round_end(), which fails after the failure of a
- * tensor (W22). */
+/* Returns whether the open round belongs to a round of a job with backup workers for which this
+ * rank has not called gp_round_end(). Lanes use no memory of the round before this call. After the
+ * failure of a tensor the call fails, so lanes never use the memory (W22). */
 static bool tensor_lacks_round_end(const struct gp_tensor *t)
 {
     const struct backup_rounds *b = &t->job->backup;

@@ -20,18 +20,18 @@ struct gp_request {
     struct gp_job *job;  /* NULL: the job was left */
     struct list waiting; /* tensors whose round is still in progress */
     struct list landed;  /* tensors with a result that must be copied to the caller's memory */
-    struct list copying; /* tensors whose result some thread copies */
+    struct list copying; /* tensors whose result a thread copies now */
     struct list done;
     struct row_call *rows; /* pull or push of a table; NULL: rounds of tensors */
     struct err err;
-    uint64_t polled_ns; /* time spent in gp_poll() without a result */
+    uint64_t polled_ns; /* time of calls of gp_poll() without a result */
     struct stall stall;
-    /* Number of queries to lanes (stall.c) that have no answer yet. The fields below are the first
-     * answer that names missing ranks. */
+    /* Number of queries to lanes (stall.c) that have no answer yet. */
     uint32_t queries;
-    /* number of the newest gradient of a round with several gradients of this rank; 0 is the first
+    /* number of the newest gradient of this rank, if a round may have several; 0 is the first
      * one */
     uint8_t gradient;
+    /* the first answer to a query that names missing ranks: tensor, round, ranks */
     const struct gp_tensor *missing_tensor;
     uint64_t missing_round;
     uint64_t missing[RECORD_MISSING_WORDS];
@@ -39,9 +39,9 @@ struct gp_request {
     bool missing_have_pushed;
 };
 
-/* Returns a request from the pool, or NULL without memory. */
+/* Returns a request from the pool; NULL: no memory is left. */
 struct gp_request *request_take(struct gp_job *job);
-/* Fails the request, unless it is over or has failed before. */
+/* Fails the request. Does nothing if the request is over, or has failed before. */
 void request_fail(struct gp_request *q, int code, const char *text);
 /* Returns the request to the pool. Its tensors may be pushed again. */
 void request_release(struct gp_request *q);
@@ -55,8 +55,8 @@ bool request_is_over(const struct gp_request *q);
 /* Returns whether the request is the announcement of this rank's gradient in a job with backup
  * workers, and the leader lane wants another gradient of the same round. */
 bool request_goes_on(const struct gp_request *q);
-/* Returns whether the request is over, has a result to copy out, or goes on. The type fits
- * engine_run(). */
+/* Returns whether a waiting thread has something to do: the request is over, has a result to copy
+ * out, or request_goes_on(). A condition for engine_run(). */
 bool request_has_news(void *request);
 
 #endif

@@ -178,7 +178,8 @@ static void row_call_set_error(const struct row_call *call, struct err *err)
                 failed->text[0] ? failed->text : err_text(failed->code));
 }
 
-/* Handles the last answer to a block. */
+/* Counts a block that is over. After the last block, ends the call and sets the result of its
+ * request. */
 static void row_call_end_block(struct table_exchange *exchange)
 {
     struct row_call *call = container_of(exchange, struct row_block, exchange)->call;

@@ -15,10 +15,10 @@ struct row_block {
     struct row_call *call;
 };
 
-/* Ranks for which a late call waits, from a lane's answer to a query. */
+/* The late ranks for which a call waits, as a lane has named them in its answer to a query. */
 struct row_late {
     uint32_t word;   /* word of the query; 0: no query was sent */
-    uint32_t behind; /* number of late ranks; 0: no lane has named one */
+    uint32_t behind; /* number of late ranks; 0: no lane has named a late rank */
     uint32_t count;  /* number of ranks in `ranks` */
     uint32_t ranks[RECORD_CLOCKS_RANKS_MAX];
     uint64_t clocks[RECORD_CLOCKS_RANKS_MAX];
@@ -33,7 +33,7 @@ struct row_call {
     struct request_part *parts;
     struct table_span *spans; /* scratch memory in which the request is laid out */
     struct row_block *blocks;
-    uint32_t open; /* number of blocks whose exchange has begun and is not over */
+    uint32_t open; /* number of blocks that have begun and are not over */
     bool is_push;
     bool is_copied; /* the call is a push without a request: gp_clock() returns its error */
     uint64_t clock; /* clock of the call */

@@ -27,8 +27,8 @@ size_t row_pool_length(size_t bytes);
 struct row_memory *row_pool_take(struct row_pool *pool, size_t length);
 /* Adds new memory of the slabs, and takes the memory into use. -ENOMEM. */
 int row_pool_add(struct row_pool *pool, void *base, size_t length, struct row_memory **ret_memory);
-/* Ends the use of memory. The pool keeps spare memory up to the largest amount that was in use at
- * one time, and frees the rest. */
+/* Ends the use of memory, which becomes spare memory. The pool keeps at most as much spare memory
+ * as was in use at one time, or SPARE_BYTES_MIN, and frees the rest. */
 void row_pool_put(struct row_pool *pool, struct row_memory *memory);
 
 #endif

@@ -81,8 +81,8 @@ int copy_tell(struct piece *p, struct fabric_conn *conn, uint32_t opening)
     return error;
 }
 
-/* Stores the step count from a lane. A late worker has missed the broadcast, and counts its own
- * steps from this round on. */
+/* Stores the number of updates that a lane has sent for a round. A late worker has missed the
+ * broadcast, does not know this number before, and counts its own updates from this round on. */
 static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps)
 {
     bool is_known = t->knows_steps && t->entering == 0;
@@ -97,14 +97,14 @@ static void copy_learn_steps(struct gp_tensor *t, uint64_t round, uint64_t steps
     t->knows_steps = true;
 }
 
-/* The record may come from the owner of the piece, or from the former owner, whose last records are
- * still valid. Any other record is stale. */
+/* Only two lanes may send the record: the owner of the piece, and the former owner, whose last
+ * records are still valid. A record of another lane is stale. */
 void copy_backed(struct gp_job *job, const struct link *link, const struct record_backed *told)
 {
     struct piece *p = told->note < job->slots_count ? job->slots[told->note].piece : NULL;
     bool is_ours = p && p->id == told->piece && p->copy && (p->link == link || p->fence == link);
-    /* the record of a former stage may arrive after the route of the stage in which this rank is
-     * idle, and lanes have not written later rounds to this copy */
+    /* This rank has become idle in the present stage, and the record is of the stage before. Lanes
+     * have not written later rounds to this copy, so the record is stale. */
     bool is_idle = is_ours && !job->is_elastic && tensor_is_outside(p->tensor);
     if (!is_ours || is_idle) {
         job->stale++;

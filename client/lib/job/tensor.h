@@ -19,7 +19,7 @@ struct push {
     uint64_t gradient_bytes, result_bytes;
     struct update_settings settings;  /* settings of an update, if this rank sends them (W14) */
     uint64_t steps;                   /* update count of the state that a restore sets */
-    bool counts_on;                   /* this rank itself has counted `steps` */
+    bool counts_on;                   /* `steps` is the number that this rank has counted */
     uint64_t iterations[HOLD_SCOPES]; /* for each scope, the iteration of the push; 0: none */
     uint64_t traced_ns[TRACE_STEPS];  /* times of the steps, while a timeline is recorded */
     uint32_t root;
@@ -31,9 +31,9 @@ struct push {
     float loss;
     bool copies_in;      /* the gradient is copied to the staging input */
     bool copies_out;     /* the landing area is copied to the result */
-    bool ends_committed; /* memory of the caller is lent, so the wait ends at COMMIT (L2) */
-    /* the gradient was dropped, and the result of a later round is being fetched (W22). Hidden
-     * tensor: the rank has no gradient of the round */
+    bool ends_committed; /* lanes use memory of the caller, so the wait ends at COMMIT (L2) */
+    /* the gradient is dropped, and this rank fetches the result of a later round (W22). Hidden
+     * tensor: this rank has no gradient in the round */
     bool is_taking;
 };
 
@@ -59,13 +59,13 @@ struct gp_tensor {
     struct piece *pieces;
     uint32_t pieces_count;
     uint64_t round; /* newest round that has begun */
-    /* for each scope, the iteration of the last push that counts; 0: none */
+    /* for each scope, the iteration of the newest push that belongs to an iteration; 0: none */
     uint64_t iterations[HOLD_SCOPES];
     uint8_t scopes; /* bits of the scopes that count this tensor (hold.c) */
     /* number of updates since the parameters were set, indexed by the round modulo 3 */
     uint64_t steps[3];
     bool knows_steps; /* false: this rank has missed rounds, as a late worker or as an idle rank */
-    uint64_t steps_round;  /* round at which a lane has sent the number of updates (L28) */
+    uint64_t steps_round;  /* round for which a lane has sent the number of updates (L28) */
     uint32_t entering;     /* late worker: number of pieces whose round is unknown */
     uint64_t closed_round; /* newest round that a lane has reported as closed; 0: none */
     /* without_result, without_commit: number of pieces in the open round that lack a result, or a
@@ -75,18 +75,19 @@ struct gp_tensor {
     struct push next;           /* push of the next round */
     struct push kept;           /* push of the previous round, whose result has landed */
     bool has_kept;              /* `kept` is valid: its COMMIT may not have arrived yet (L17) */
-    bool is_starting;           /* the thread of the push copies the input of `next` */
+    bool is_starting;           /* the pushing thread copies the input of `next` */
     bool is_queued;             /* `next` begins after the COMMIT of the open round (L1) */
     struct gp_request *request; /* request of the newest push; NULL: gp_wait() has ended it */
     struct gp_request *open_request; /* request of the open round, or NULL */
     struct list in_request;          /* node in request.waiting, .landed or .done */
-    /* Staging memory, NULL until its first use. Index 1 is for operations with one block for each
-     * rank. With several gradients in a round, input 0 has a slot for each (L120). */
+    /* Staging memory; NULL until its first use. Index 1 is for operations with one block for each
+     * rank. If a round may have several gradients of this rank, input 0 has a slot for each of them
+     * (L120). */
     void *staging_input[2], *staging_landing[2];
     uint64_t staged_bytes; /* bytes of all staging areas */
 };
 
-/* Returns whether a round with this operation belongs to the rounds that close before all ranks
+/* Returns whether a round with this operation belongs to the rounds that can close before all ranks
  * have pushed (W22). */
 static inline bool tensor_follows(const struct gp_tensor *t, uint8_t operation)
 {

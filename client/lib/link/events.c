@@ -30,8 +30,8 @@ static void lift_fences(struct link *l)
     link_flush_all(l->job);
 }
 
-/* Repeats the announcements of the ended connection on the next connection. `uses_ticket`: the
- * worker may use a ticket that the lane has sent (W7). */
+/* Opens the next connection, and repeats all announcements of the ended one. `uses_ticket`: the
+ * worker may use the ticket that the lane has sent (W7); otherwise it requests another one. */
 static void revisit(struct link *l, bool uses_ticket)
 {
     l->has_ticket &= uses_ticket;
@@ -45,9 +45,10 @@ static void revisit(struct link *l, bool uses_ticket)
     }
 }
 
-/* Returns whether another connection may work. A network may reset a connection between two running
- * processes, or drop its messages for a long time. A connection over shared memory ends only with
- * its process. A lane with tables counts the rank of an ended connection as lost (A93). */
+/* Returns whether another connection to the lane may work. Over a network it may: a network resets
+ * connections between running processes, or drops their messages for a long time. Over shared
+ * memory a connection ends only with its process. A lane with tables counts the rank of an ended
+ * connection as lost (A93). */
 static bool is_replaceable(const struct link *l, int error)
 {
     bool is_reset = error == -ECONNRESET || error == -ECONNABORTED;
@@ -57,9 +58,9 @@ static bool is_replaceable(const struct link *l, int error)
 }
 
 /* Replaces a broken connection to a lane that still runs (L93). After a time-out the lane may be
- * lost. Only the coordinator can decide this, so the worker requests the next ticket from the
- * coordinator (L58). A connection without pieces of this rank is replaced as well: the lane may
- * still serve the pieces to other ranks, and would report this rank as lost (L61). */
+ * lost, and only the coordinator can decide this, so the worker requests the next ticket from the
+ * coordinator (L58). A connection is replaced even if the lane has no pieces of this rank: the lane
+ * may still serve the pieces to other ranks, and would report this rank as lost (L61). */
 static void link_replace(struct link *l, int error)
 {
     char name[128];
@@ -75,9 +76,9 @@ static void link_replace(struct link *l, int error)
     revisit(l, error != -ETIMEDOUT);
 }
 
-/* Ends the calls of tables on a lane whose connection this side has closed. If the link is broken,
- * its tables have failed before. If the link is fenced, its tables fail here: a new route named the
- * lane as lost before the end of the connection arrived (W5). */
+/* Ends the calls of tables on a lane, after this side has closed the connection. If the link is
+ * broken, the tables of the lane have failed before. If the link is fenced, the tables fail here: a
+ * new route has named the lane as lost, before the lane closed its side (W5). */
 static void link_end_tables(struct link *l)
 {
     char name[128];
@@ -100,7 +101,7 @@ void link_closed(struct link *l, const struct fabric_event *event)
     l->conn = NULL;
     l->lent = 0;
     memset(l->chosen_round, 0, sizeof l->chosen_round);
-    l->settings.kind = 0; /* the next connection has no settings */
+    l->settings.kind = 0; /* the next connection starts without settings */
     l->state = LINK_CLOSED;
     l->is_left = false;
     if (was == LINK_OPEN && link_pieces(l) == 0 && !is_broken)
@@ -111,7 +112,8 @@ void link_closed(struct link *l, const struct fabric_event *event)
     if (was == LINK_CONNECTING && !l->job->is_leaving)
         link_retry(l, event->error, event->error == -ECONNREFUSED ? event->word : 0);
     else if (was == LINK_OPEN && comes_back)
-        revisit(l, false); /* pieces have returned while the lane ended the connection (L19) */
+        /* pieces have returned to the lane while it ended the connection (L19) */
+        revisit(l, false);
     else if (was == LINK_OPEN && is_broken)
         link_replace(l, event->error);
     else if (was == LINK_OPEN && is_ahead)

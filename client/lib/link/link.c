@@ -1,6 +1,6 @@
 /* Owns the connections to lanes: gets tickets, chooses shared memory or the network, makes a second
- * attempt, and fails with a reason. Requests no new routes: the coordinator sends them without a
- * request. */
+ * attempt, and reports the reason of a failure. Does not request routes, because the coordinator
+ * sends routes without a request. */
 #include "client/lib/link/link.h"
 
 #include "client/lib/job/job_tables.h"
@@ -56,8 +56,9 @@ uint32_t link_pieces(const struct link *l)
 
 /* ---- giving up ---- */
 
-/* Fails the request of the open round, which another owner of the piece may complete. The tensor
- * fails, too, if the caller gets lent memory of the round back (L80). */
+/* Fails the request of the open round. The round itself may still be completed by another owner of
+ * the piece. If the caller gets lent memory of the round back, the tensor fails, too, because lanes
+ * could still read or write this memory (L80). */
 static void link_fail_request(struct link *l, struct gp_tensor *t)
 {
     const struct push *open = &t->open;
@@ -140,7 +141,8 @@ static int link_take_ticket(struct link *l, const envelope *reply)
     return 0;
 }
 
-/* Fails the link. If a connection was tried, its error is more precise than the missing ticket. */
+/* Fails the link, which has no ticket for another attempt. If earlier attempts have failed, their
+ * error is reported, because it is more precise than the missing ticket. */
 static void link_lose_without_ticket(struct link *l, int code)
 {
     bool was_tried = l->attempts >= ATTEMPTS_MAX;
@@ -148,8 +150,9 @@ static void link_lose_without_ticket(struct link *l, int code)
               was_tried ? "cannot be reached" : "gives no ticket");
 }
 
-/* Loads libfabric before the first connection to another host, while the job's lock is free, so
- * that rounds on other lanes continue. Opening the fabric reports errors. */
+/* Loads libfabric before the first connection to another host. The job's lock is free during the
+ * load, so rounds on other lanes continue. Errors are ignored here: opening the fabric reports
+ * them. */
 static void link_load_network(const struct link *l, const envelope *reply)
 {
     enum client_transport transport = l->job->client->transport;
@@ -203,9 +206,10 @@ void link_prepare(struct gp_job *job)
 {
     if (job->client->transport == TRANSPORT_SHM)
         return;
-    (void)fabric_load("ofi"); /* not under the lock: other threads of the job continue */
+    /* called without the lock, so that other threads of the job continue */
+    (void)fabric_load("ofi");
     pthread_mutex_lock(&job->lock);
-    /* if opening fails here, the first connection tries again */
+    /* an error is ignored, because the first connection opens the fabric again */
     (void)link_open_fabric(job, "ofi", &job->engine.ofi);
     pthread_mutex_unlock(&job->lock);
 }
@@ -274,7 +278,7 @@ static void link_connect(struct link *l)
     link_retry(l, error, 0);
 }
 
-/* Returns whether this process lacks a resource, so that another lane would not help. */
+/* Returns whether this process lacks a resource. Another lane would not help then. */
 static bool is_our_own_lack(int code)
 {
     return code == -EMFILE || code == -ENFILE || code == -ENOMEM || code == -ELIBACC ||
@@ -349,7 +353,7 @@ void link_open(struct link *l)
     l->is_hopeless = l->wants_ofi = l->wants_open = false;
     l->failure.code = 0;
     if (l->has_ticket && l->has_address)
-        link_connect(l); /* the lane has sent the ticket on the last connection (W7) */
+        link_connect(l); /* the lane has sent this ticket over the last connection (W7) */
     else
         link_request_ticket(l);
 }
@@ -407,7 +411,8 @@ static void link_leave(struct link *l) { link_end(l, fabric_leave); }
 void link_fence(struct link *l)
 {
     if (l->conn && l->state == LINK_CLOSING)
-        fabric_fence(l->conn); /* the lane of link_leave() was lost meanwhile */
+        /* link_leave() has begun the close, and the lane was lost meanwhile */
+        fabric_fence(l->conn);
     else
         link_end(l, fabric_fence);
 }

@@ -22,7 +22,7 @@ struct link {
     enum link_state state;
     struct fabric_conn *conn;
     bool is_ofi;    /* the connection uses the network */
-    bool wants_ofi; /* the next connection uses the network, because shared memory has failed */
+    bool wants_ofi; /* shared memory has failed, so the next connection uses the network */
     /* the link is opened again after its end, even if the lane has no piece of the job */
     bool wants_open;
     bool is_left; /* the lane has released all pieces and will end the connection (L19) */
@@ -35,18 +35,19 @@ struct link {
     struct record_connect ticket;
     struct control_call call;
     Gradpool__Wire__TicketRequest ticket_request;
-    bool is_asking;           /* the call has no reply yet */
-    struct list unsent;       /* list of piece.unsent: pieces whose READY is to be sent */
-    bool owes_goodbye;        /* a goodbye waits for room in the send queue */
-    uint64_t chosen_round[2]; /* rounds of the sets of ranks that were forwarded last */
-    /* all slabs with a lower number are lent on this connection */
+    bool is_asking;     /* the call has no reply yet */
+    struct list unsent; /* list of piece.unsent: pieces whose READY is to be sent */
+    bool owes_goodbye;  /* a goodbye waits for room in the send queue */
+    /* rounds of the two sets of ranks that were last forwarded to the lane */
+    uint64_t chosen_round[2];
+    /* the slabs 0 to lent - 1 are lent on this connection */
     uint32_t lent;
     struct record_settings settings; /* last settings that this connection has sent */
-    uint64_t stalled_ns; /* time of waits for the lane, not yet reported with a READY (L24) */
-    bool was_queried;    /* a query of stall.c was sent, and has no answer */
-    bool is_hopeless;    /* `failure` is final: no other attempt is made */
-    /* reason for the end of the link; code 0: this side closed the link, or the link is not
-     * closed */
+    /* time for which calls have waited for the lane, and which no READY has reported yet (L24) */
+    uint64_t stalled_ns;
+    bool was_queried; /* a query of stall.c was sent, and has no answer */
+    bool is_hopeless; /* `failure` is final: no other attempt is made */
+    /* reason for the end of the link; code 0: the link is not closed, or this side closed it */
     struct err failure;
 };
 
@@ -82,8 +83,8 @@ void link_break(struct link *l, int code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 /* Handles the loss of a lane: its pieces wait for a new route. */
 void link_lose(struct link *l, int code, const char *what);
-/* Handles a failed attempt to connect: makes another attempt with a new ticket, or fails the link.
- * `reason`: the lane's refusal; 0: none. */
+/* Handles a failed attempt to connect: requests a new ticket for another attempt, or fails the
+ * link. `reason`: the lane's refusal; 0: none. */
 void link_retry(struct link *l, int error, uint32_t reason);
 /* Returns the number of pieces whose route names this lane; shards of tables count as one more. */
 uint32_t link_pieces(const struct link *l);
@@ -113,8 +114,8 @@ bool link_owes_goodbye(const struct link *l);
 /* Removes the fences of tables, because the connection has ended. */
 void link_lift_rows(struct link *l);
 /* Sends the records of tables that are due, as far as the connection has room. On a connection that
- * the lane may be ending (`is_left`), sends only a query, until the answer or the next
- * connection. */
+ * the lane may be ending (`is_left`), sends only a query; the records follow after the answer, or
+ * on the next connection. */
 void link_flush_rows(struct link *l);
 /* Sends new records of tables to all lanes, now or when their links have room. */
 void link_announce_rows(struct gp_job *job);

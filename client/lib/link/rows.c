@@ -55,7 +55,8 @@ static size_t rows_tables(const struct gp_job *job, const struct table_lane *lan
     return count;
 }
 
-/* Sends records that name all tables of the lane after the first `*sent` ones, which it counts. */
+/* Sends records that name the tables of the lane, without the first `*sent` tables. Adds the number
+ * of tables in the sent records to `*sent`. */
 static int rows_send_clock_record(const struct link *l, const struct table_lane *lane,
                                   enum record_clock_form form, uint64_t ended, uint32_t *sent)
 {
@@ -75,8 +76,8 @@ static int rows_send_clock_record(const struct link *l, const struct table_lane 
     return 0;
 }
 
-/* Sends the end of the lane's next clock. After an error all records of the clock are sent again,
- * because a repeated end of a clock changes nothing. */
+/* Sends the end of the next clock to the lane. If the queue has no room for all records, the next
+ * call sends all of them again; a repeated end of a clock changes nothing. */
 static int rows_send_clock(const struct link *l, struct table_lane *lane)
 {
     uint32_t sent = 0;
@@ -85,8 +86,9 @@ static int rows_send_clock(const struct link *l, struct table_lane *lane)
     return error;
 }
 
-/* Sends the standing of this rank to a lane that was promoted, behind all repeated requests. Each
- * table stands once. Clocks that end meanwhile follow. */
+/* Sends the standing of this rank to a lane that has taken over shards: one entry for each table,
+ * with the newest ended clock. All repeated requests are sent before. Clocks that end later are
+ * sent as usual. */
 static int rows_send_standing(const struct link *l, struct table_lane *lane)
 {
     if (lane->stood == 0)
@@ -128,7 +130,7 @@ static void rows_drop_changes(struct job_tables *tables)
 {
     uint64_t sent = tables->use->changes_count;
     if (tables->use->keeps_changes)
-        return; /* a successor of a lost lane may need them (changes.c) */
+        return; /* the successor of a lost lane may need the changes (changes.c) */
     list_for_each_entry (const struct table_lane, lane, &tables->lanes, node)
         if (!lane->is_lost && lane->change < sent)
             sent = lane->change;

@@ -53,13 +53,13 @@ static void ready_describe_output(const struct piece *p, const struct push *push
 static const uint8_t standings[] = {
     [PIECE_IDLE] = RECORD_IDLE, [PIECE_ANNOUNCED] = RECORD_ANNOUNCE, [PIECE_LANDED] = RECORD_HOLDS};
 
-/* Returns the operation to announce before the first push. */
+/* Returns the operation in announcements of a tensor that was never pushed. */
 static uint8_t ready_usual_operation(const struct gp_tensor *t)
 {
     return t->terms.rule ? RECORD_UPDATE : RECORD_SUM;
 }
 
-/* Fills a READY for an open or former round. */
+/* Fills a READY for a round: the open one, or a former one. */
 static void ready_describe(const struct piece *p, const struct push *push, uint8_t standing,
                            uint64_t round, struct record_ready *ready)
 {
@@ -91,8 +91,8 @@ static void ready_describe(const struct piece *p, const struct push *push, uint8
 /* Returns whether a lane has reported the loss of a result or state (L80). */
 static bool ready_is_of_lost(const struct gp_tensor *t) { return t->failure.code == -EOWNERDEAD; }
 
-/* Returns whether the caller may have written to the memory of the open round, which has failed. No
- * lane may read the memory any more, or other ranks would get wrong sums (L80). */
+/* Returns whether lanes may no longer use the memory of the open round. The round has failed, so
+ * the caller may have written to the memory, and other ranks would get wrong sums (L80). */
 static bool ready_is_withheld(const struct gp_tensor *t) { return t->failure.code != 0; }
 
 static void ready_describe_standing(const struct piece *p, struct record_ready *ready)
@@ -111,8 +111,8 @@ static void ready_describe_standing(const struct piece *p, struct record_ready *
         ready_describe(p, &t->open, standings[p->standing], round, ready);
 }
 
-/* Returns the payload of a record. Over a network a short input is sent with the record. In shared
- * memory the lane reads the input itself (W6). */
+/* Returns the payload of a record; NULL: none. Over a network a short input is sent with the
+ * record. In shared memory the lane reads the input itself (W6). */
 static const void *choose_payload(const struct link *l, struct record_ready *ready)
 {
     if (!l->is_ofi || ready->standing != RECORD_ANNOUNCE || ready->input_bytes == 0 ||
@@ -146,7 +146,8 @@ static int tell_settings(struct link *l, const struct push *push)
     return error;
 }
 
-/* Returns the waiting time to report in this record; the rest is reported with the next READY. */
+/* Returns the waiting time that this record reports, in units of RECORD_STALL_NS. The next READY
+ * reports the rest. */
 static uint16_t stall_to_tell(const struct link *l, const struct record_ready *ready)
 {
     uint64_t units = l->stalled_ns / RECORD_STALL_NS;
@@ -155,8 +156,8 @@ static uint16_t stall_to_tell(const struct link *l, const struct record_ready *r
     return units < UINT16_MAX ? (uint16_t)units : UINT16_MAX;
 }
 
-/* Sends the state of the kept round to a new owner, before the state of the open round. Another
- * rank may need the result of the kept round (W5). */
+/* Sends a new owner the standing in the kept round, before the standing in the open round. The new
+ * owner may have to send the result of the kept round to another rank (W5). */
 static int tell_kept(struct link *l, const struct piece *p)
 {
     const struct gp_tensor *t = p->tensor;
@@ -172,7 +173,8 @@ static int tell_kept(struct link *l, const struct piece *p)
 }
 
 /* Returns the push whose settings the lane needs before the piece is announced. The hidden tensor
- * has no settings; its lane needs the rate of the round's updates (W22). */
+ * has no settings of its own; with rule DBW its lane needs the settings of the round's updates
+ * (W22). */
 static const struct push *push_with_settings(const struct piece *p)
 {
     const struct gp_tensor *leader = p->tensor->job->backup.leader;
@@ -238,9 +240,9 @@ static bool pass_choice_on(struct link *l, int k)
     return true;
 }
 
-/* Forwards the leader's sets of ranks to all lanes, because lanes have no connections to each other
- * (W13). A new owner of a tensor may be one round behind the leader, and then needs the second
- * newest set. */
+/* Forwards the sets of ranks from the leader lane to all lanes, because lanes have no connections
+ * to each other (W13). The newest two sets are sent: a new owner of a tensor may be one round
+ * behind the leader lane. */
 static bool pass_choices_on(struct link *l)
 {
     int older = l->job->chosen[0].round > l->job->chosen[1].round;
@@ -258,7 +260,7 @@ static bool pass_sets_on(struct link *l)
     return sets_send(l->job, &to);
 }
 
-/* Sends the report of this rank again, for a new owner or a new connection of the hidden tensor. */
+/* Marks the report of this rank as unsent if the piece has a new owner or a new connection. */
 static void repeat_report(const struct piece *p)
 {
     struct backup_rounds *b = &p->tensor->job->backup;
@@ -273,15 +275,15 @@ static void send_unsent(struct link *l)
             continue;
         bool is_owed = p->owes_standing || !ready_is_withheld(p->tensor);
         if ((is_owed || ready_is_of_lost(p->tensor)) && send_ready(l, p) < 0)
-            return; /* the event ROOM or CLOSED will follow */
+            return; /* ROOM or CLOSED will follow; its handler sends the rest */
         repeat_report(p);
         p->owes_standing = false;
         piece_retract(p);
     }
 }
 
-/* Reports that all fetched results have landed, or that a lane no longer had a result (W22). The
- * READY of the hidden tensor is sent before this report. */
+/* Reports that all fetched results have landed, or that a lane no longer has a result that this
+ * rank has requested (W22). The READY of the hidden tensor is sent before this report. */
 static void send_landed(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;
@@ -298,8 +300,8 @@ static void send_landed(struct link *l)
 }
 
 /* Reports to the leader lane that the last gradient was ready after the close of its round, or was
- * given up. The rule learns from this record how long the rank computes. The lane sends no
- * answer. */
+ * given up. The rule of the job uses this record to estimate how long the rank computes. The lane
+ * sends no answer. */
 static void send_late(struct link *l)
 {
     struct backup_rounds *b = &l->job->backup;
@@ -320,7 +322,7 @@ static void send_late(struct link *l)
 void link_flush(struct link *l)
 {
     if (l->owes_goodbye)
-        link_say_goodbye(l); /* the goodbye is the last record */
+        link_say_goodbye(l); /* no record may follow the goodbye */
     else if (l->state == LINK_OPEN && lend_all(l) && pass_choices_on(l) && pass_sets_on(l)) {
         send_unsent(l);
         send_late(l);
@@ -338,7 +340,7 @@ void link_flush_all(struct gp_job *job)
 void link_announce(struct link *l, struct piece *p)
 {
     if (p->is_outside)
-        return; /* the route of the entry follows */
+        return; /* no READY before the route with which this rank enters */
     if (list_is_empty(&p->unsent)) {
         list_append(&l->unsent, &p->unsent);
         l->job->unsent++;

@@ -9,8 +9,8 @@
 
 #define BARRIER_NAME "gradpool.barrier"
 
-/* Waits for a barrier. If an earlier call has timed out, the call waits for the barrier of that
- * call, which is still open. */
+/* Waits for a barrier. After a time-out the barrier stays open, and the next call waits for this
+ * barrier instead of beginning another one. */
 static int pass_barrier(gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns)
 {
     if (!job->barrier_request) {
@@ -38,7 +38,8 @@ int gp_barrier(gp_job *job, int timeout_ms)
         return error;
     struct gp_tensor *barrier;
     uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
-    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for the declare and the wait together */
+    /* deadline of the declare and the wait together */
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     job->users++;
     error = declare_internal(job, BARRIER_NAME, GP_F32, 0, timeout_ns, &barrier);
     pthread_mutex_lock(&job->lock);

@@ -108,8 +108,8 @@ static int read_launcher(const struct launcher *launcher, gp_job_spec *ret_spec)
 }
 
 /* Returns whether this process is alone in a Slurm allocation for several tasks. Slurm sets the
- * number of requested tasks even if only one task was started: a batch script (as task 0), or the
- * shell of an allocation (perhaps a step of one task). */
+ * number of requested tasks also where only one task was started: in a batch script (as task 0),
+ * and in the shell of an allocation (perhaps as a step of one task). */
 static bool is_alone_of_many(void)
 {
     const char *asked = getenv("SLURM_NTASKS"), *step = getenv("SLURM_STEP_NUM_TASKS");

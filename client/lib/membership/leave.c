@@ -1,5 +1,5 @@
-/* A worker leaves its job, or all jobs of its client. It first informs the other processes, then
- * frees memory. Memory that lanes can access is freed only when every connection is closed. */
+/* A worker leaves its job, or all jobs of its client. The worker first informs the other processes,
+ * then frees memory. Memory that lanes can access is freed only when every connection is closed. */
 #include "client/lib/membership/internal.h"
 
 #include "client/lib/job/request.h"
@@ -45,10 +45,9 @@ void leave_close(struct gp_job *job)
     fork_forget(job);
 }
 
-/* Returns whether every other rank has the results that this worker has. If the worker left before
- * this moment, the service would treat the leave as a loss, and repeat the last round of the other
- * ranks without this worker. In an elastic job, if a tensor has an open round, its last round is
- * the kept round. */
+/* Returns whether every other rank has the results that this worker has. If this worker left
+ * earlier, the service would treat the leave as a loss, and the other ranks would repeat the last
+ * round without this worker. In an elastic job also the kept rounds must be committed. */
 static bool is_settled(void *context)
 {
     struct gp_job *job = context;
@@ -69,8 +68,8 @@ struct settled {
     size_t count;
 };
 
-/* Returns the newest round of the tensor that is known to be committed; 0: none. If a round is
- * open, the previous round is committed, unless the previous round is kept. */
+/* Returns the newest round of the tensor that all ranks are known to have; 0: unknown. While a
+ * round is open, this is the round before, except if that one is kept. */
 static uint64_t tensor_settled(const struct gp_tensor *t)
 {
     if (t->failure.code || t->has_kept || t->round == 0)
@@ -78,8 +77,8 @@ static uint64_t tensor_settled(const struct gp_tensor *t)
     return t->without_commit == 0 ? t->round : t->round - 1;
 }
 
-/* Lists the newest committed rounds. If no memory is left, the list is empty, and a rank that has
- * not received a COMMIT then repeats the round without this worker. */
+/* Lists the newest committed round of each tensor. Without memory the list is empty; a rank that
+ * has not received a COMMIT then repeats the round without this worker. */
 static struct settled settled_of(struct gp_job *job)
 {
     struct settled settled = {0};
@@ -108,8 +107,8 @@ static void settled_free(struct settled *settled)
     free(settled->rounds);
 }
 
-/* Returns whether every push of a clock that has ended is applied. Other ranks may end the clock
- * later, and if this rank left before, the job would fail. */
+/* Returns whether every push of a clock that this rank has ended is applied. Other ranks may end
+ * the clock later; if this rank left before, the job would fail. */
 static bool rows_are_settled(void *context)
 {
     const struct gp_job *job = context;
@@ -170,8 +169,8 @@ static void say_leave(struct gp_job *job, const struct settled *settled, bool ha
                           clock_now_ns() + LEAVE_STEP_NS, &ignored);
 }
 
-/* Removes the job from requests that callers still have, unless a call uses the job. In later calls
- * the job of such a request is NULL (L14). */
+/* Separates the job from the requests that callers still have, unless a call uses the job.
+ * Afterwards gp_wait() finds no job in such a request (L14). */
 static bool try_abandon(void *context)
 {
     struct gp_job *job = context;
@@ -185,8 +184,8 @@ static bool try_abandon(void *context)
     return can;
 }
 
-/* Removes all requests from the job. Requests and job have failed, so a call in progress only
- * finishes a copy. */
+/* Separates the job from all requests, and frees the spare ones. The job has failed, so the
+ * calls that still run only finish copies of results. */
 static void abandon_requests(struct gp_job *job)
 {
     pthread_mutex_lock(&job->lock);

@@ -12,7 +12,7 @@ void membership_take(struct gp_job *job, const Gradpool__Wire__Membership *told)
 {
     gp_membership *m = &job->membership;
     if (told->ranks.len != sizeof m->ranks || told->version < m->version)
-        return; /* the membership received with a resume is newer */
+        return; /* a newer membership has arrived with the reply to a resume */
     memcpy(m->ranks, told->ranks.data, sizeof m->ranks);
     m->version = told->version;
     m->wanted = told->workers;

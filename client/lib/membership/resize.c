@@ -57,7 +57,7 @@ static const struct gp_tensor *find_lagging(const struct gp_job *job)
 }
 
 /* Returns whether a later resize has replaced this one. The coordinator informs all ranks of a
- * resize before it replies, so a different number belongs to a later resize. */
+ * resize before its reply, so a different number of workers is that of a later resize. */
 static bool is_superseded(const struct resizing *z)
 {
     const gp_membership *m = &z->job->membership;
@@ -143,7 +143,8 @@ int gp_job_resize(gp_job *job, uint32_t workers, int timeout_ms)
     pthread_mutex_lock(&job->lock);
     if (error == 0) {
         hold_note_standing(job, true);
-        entry_ask(job); /* the resize waits for the entry of this rank, too */
+        /* if this rank has not entered the job, the resize also waits for its entry */
+        entry_ask(job);
         error = await_resized(&z, deadline_ns, timeout_ms);
         hold_note_standing(job, false);
     }

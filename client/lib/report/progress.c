@@ -9,7 +9,7 @@
 
 #define MIB (1 << 20)
 
-/* Returns the counters, with the time of a present wait. */
+/* Returns the counters; the time of waits includes a wait in progress. */
 static struct progress_counts progress_count(const struct progress *p)
 {
     struct progress_counts now = p->now;

@@ -7,13 +7,15 @@
 
 struct progress_counts {
     uint64_t at_ns, rounds, bytes;
-    uint64_t waited_ns; /* time for which a thread waited for a request */
+    uint64_t waited_ns; /* time during which at least one thread waited */
 };
 
 struct progress {
-    struct progress_counts now, told; /* told: values at the last log line; now.at_ns is unused */
-    uint32_t waiting;                 /* number of threads that wait */
-    uint64_t waiting_since_ns;        /* start of the oldest of these waits */
+    /* told: values at the last log line, except at_ns, which is the time of that line; now.at_ns is
+     * unused */
+    struct progress_counts now, told;
+    uint32_t waiting;          /* number of threads that wait */
+    uint64_t waiting_since_ns; /* start of the oldest of these waits */
 };
 
 static inline void progress_note_round(struct progress *p, uint64_t bytes)

@@ -27,8 +27,8 @@ void recorder_note(const gp_tensor *t)
 
 /* ---- life ---- */
 
-/* Returns whether this recording is in progress. `timeline` 0 means any recording; the control
- * thread passes 0 when the coordinator is away. */
+/* Returns whether this recording is in progress. `timeline` 0 means any recording: the control
+ * thread passes 0 when the connection to the coordinator has ended. */
 static bool recorder_is_known(const struct recorder *r, uint64_t timeline)
 {
     return r->ring && (timeline == r->timeline || timeline == 0);
@@ -112,7 +112,8 @@ void recorder_take(struct gp_job *job, const Gradpool__Wire__TimelineTake *take)
         error = recorder_begin(job, take, now_ns);
     if (is_over && recorder_is_known(r, take->timeline))
         record_to(job, NULL);
-    if (is_wanted && !r->is_telling) /* the coordinator repeats a request without an answer */
+    /* skipped while an answer is under way; the coordinator repeats the request */
+    if (is_wanted && !r->is_telling)
         recorder_tell(job, take, now_ns, error);
     bool is_rest = is_wanted && r->ring && trace_ring_waiting(r->ring) > 0;
     if (is_over && recorder_is_known(r, take->timeline) && !is_rest)

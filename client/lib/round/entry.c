@@ -1,5 +1,5 @@
-/* Sends the request of a late worker to enter; only one request is open at a time. The reply
- * arrives after the routes with which the worker enters. Owns struct entry. */
+/* Sends the request of a late worker to enter the rounds of its tensors. One request at a time has
+ * no reply. The reply arrives after the routes with which the worker enters. Owns struct entry. */
 #include "client/lib/round/entry.h"
 
 #include "client/lib/job/piece.h"

@@ -1,6 +1,6 @@
 /* Several gradients of this rank in one round. Each gradient is copied to its own slot, and only
- * the hidden tensor is announced again. Lanes read as many slots as the set counts. A gradient
- * outside the set may therefore be written while lanes read the other gradients (L120). */
+ * the hidden tensor is announced again. Lanes read only the slots of the gradients that the set
+ * counts, so a rank may write a further gradient to its slot while lanes read the others (L120). */
 #include "client/lib/round/gradients.h"
 
 #include "client/lib/job/piece.h"

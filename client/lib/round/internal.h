@@ -18,7 +18,8 @@ int round_end_begin_use(struct gp_job *job);
 
 /* Announces the open round without a gradient of this rank. */
 int round_end_announce_none(struct gp_job *job, uint64_t deadline_ns);
-/* Reports that this rank has given up another gradient of a round in whose set it is. */
+/* Reports that this rank is in the set of the round, and has given up another gradient of this
+ * round. */
 void round_end_leave(struct gp_job *job);
 /* Ends the announced round. Returns as gp_round_end(). */
 int round_end_go_on(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
@@ -30,9 +31,9 @@ void round_end_take_all(struct gp_job *job, uint64_t from, uint64_t round, uint6
 /* Waits for the results of one round. After the last round a report to the leader lane says that no
  * sums are missing; the answer may name a newer round. */
 int round_end_await_sums(struct gp_job *job, uint64_t deadline_ns);
-/* Copies the fetched results to the results of the last push. */
+/* Copies the fetched results to the result arrays of the last push. */
 void round_end_copy_taken(struct gp_job *job);
-/* Counts the round whose results have landed. `ret_round` may be NULL. */
+/* Ends the round whose results have landed, and fills in `ret_round`, which may be NULL. */
 void round_end_finish(struct gp_job *job, gp_round *ret_round);
 
 #endif

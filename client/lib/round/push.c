@@ -56,9 +56,9 @@ static bool is_short(const struct push *push)
     return push->gradient_bytes <= OVERLAP_BYTES_MAX && push->result_bytes <= OVERLAP_BYTES_MAX;
 }
 
-/* Returns whether a round may begin before the last one is committed. Rounds of states with copies
- * may not overlap: a new owner continues from the copy that a rank without COMMIT reports, and a
- * further round would overwrite this copy (W17). */
+/* Returns whether a round may begin before the last one is committed. Rounds of a tensor whose
+ * state has copies may not overlap: after the loss of a lane the successor continues from the copy
+ * of a rank that has not received COMMIT, and a further round would overwrite this copy (W17). */
 static bool may_overlap(const struct gp_tensor *t)
 {
     bool has_copies = t->job->has_copies && t->terms.rule;
@@ -73,10 +73,10 @@ static bool may_lend(const struct gp_tensor *t, const struct push *push)
     return t->values == t->dtype && !is_better_copied;
 }
 
-/* Lends the caller's memory in place if a slab contains this memory. Two exceptions: a result that
- * overlaps its own input is copied, because a repeated round reads the input again. With several
- * gradients in a round both are copied, because the caller computes another gradient while lanes
- * write the result (L120). */
+/* Lends the caller's memory in place if a slab contains this memory, with two exceptions. A
+ * result that overlaps its own input is copied, because a repeated round reads the input again.
+ * If a round may have several gradients, input and result are copied, because the caller computes
+ * the next gradient while lanes write the result (L120). */
 int push_place(struct gp_tensor *t, struct push *push)
 {
     const struct slabs *slabs = &t->job->slabs;
@@ -160,7 +160,7 @@ static void copy_in(struct gp_tensor *t)
     if (!push->copies_in || push->weight == 0)
         return;
     copy_to_wire(input, push->gradient, bytes, dtypes, streams_from);
-    /* the root of a broadcast keeps the rounded values, too, so all ranks have the same bits */
+    /* The root of a broadcast gets the rounded values, too, so all ranks have the same bits. */
     if (push->operation == RECORD_BROADCAST && t->values != t->dtype)
         copy_from_wire((void *)push->gradient, input, bytes, dtypes, streams_from);
 }
@@ -174,7 +174,7 @@ static void push_end_queue(struct gp_tensor *t)
 void push_begin_queued(struct gp_tensor *t)
 {
     if (t->request->err.code) {
-        push_end_queue(t); /* a failed request begins no further round */
+        push_end_queue(t); /* the request has failed, so its queued round does not begin */
         hold_check(t->job);
         return;
     }

@@ -16,7 +16,7 @@ void push_start(struct gp_tensor *t);
 /* Begins the queued push of a tensor whose open round is committed, unless the hold stops the push
  * (L33). */
 void push_begin_queued(struct gp_tensor *t);
-/* Begins all queued pushes that neither an open round nor the hold stops any more. */
+/* Begins each queued push whose tensor has no open round, unless the hold stops the push. */
 void push_begin_held(struct gp_job *job);
 
 #endif

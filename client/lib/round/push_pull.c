@@ -44,7 +44,7 @@ struct starting {
     uint32_t root;
     const gp_settings *settings;      /* settings of an update */
     uint64_t steps;                   /* update count of a restore */
-    uint64_t iterations[HOLD_SCOPES]; /* iterations of the rounds, after hold_find_iterations() */
+    uint64_t iterations[HOLD_SCOPES]; /* iterations of the rounds, set by hold_find_iterations() */
     bool is_uncounted;                /* the rounds belong to no iteration */
     bool is_taking;                   /* the round is announced without a gradient of this rank */
 };
@@ -168,7 +168,8 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
                             t->name);
     if (terms_are_following(&t->terms) && !tensor_follows(t, s->operation) &&
         s->job->backup.held > 0)
-        /* this round has all ranks, and needs the same previous round on each rank */
+        /* a broadcast, save or restore has all ranks, and needs the same previous round on each
+         * rank */
         return client_error(-EOPNOTSUPP,
                             "tensor '%s': a job with backup workers broadcasts, saves and restores "
                             "before its first round only; this rank has ended round %" PRIu64,
@@ -176,7 +177,8 @@ static int check_rule(const struct starting *s, const struct gp_tensor *t)
     if (!gives_settings(s, t))
         return 0;
     if (!s->settings && s->job->is_elastic)
-        /* the former lowest rank may have left; lanes then use the settings of its last update */
+        /* allowed: lanes use the settings of the last update, which a rank that has left may have
+         * sent */
         return 0;
     if (!s->settings)
         return client_error(-EINVAL,
@@ -199,7 +201,8 @@ static int check_parameters(const struct starting *s, const struct gp_tensor *t)
                         t->name);
 }
 
-/* Checks that the rank has all sums of closed rounds, because no later call would fetch them. */
+/* Checks that this rank has fetched the sums of all closed rounds. After the push no call would
+ * fetch them. */
 static int check_missed(const struct starting *s, const struct gp_tensor *t)
 {
     const struct backup_rounds *b = &s->job->backup;
@@ -324,7 +327,7 @@ static int prepare(const struct starting *s, struct gp_request *q)
     int error = 0;
     for (size_t i = 0; i < s->count && error == 0; i++) {
         if (s->items[i].tensor && !push_may_begin(s->items[i].tensor))
-            engine_poll(&s->job->engine); /* the COMMIT may have arrived already */
+            engine_poll(&s->job->engine); /* the COMMIT may have arrived and not been read yet */
         error = prepare_item(s, &s->items[i], i, q);
     }
     return error;
@@ -336,7 +339,8 @@ static void start_all(const struct starting *s, const struct gp_request *q)
     for (size_t i = 0; i < s->count; i++) {
         struct gp_tensor *t = s->items[i].tensor;
         if (!t->is_starting)
-            continue; /* queued until the last round is committed, or begun meanwhile */
+            /* the push is queued until the last round is committed, or has begun meanwhile */
+            continue;
         push_start(t);
         unflushed_bytes += t->next.gradient_bytes;
         if (unflushed_bytes >= FLUSH_BYTES) {

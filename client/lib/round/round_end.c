@@ -36,8 +36,8 @@ static const struct err *round_end_failure(struct gp_job *job)
     return NULL;
 }
 
-/* Returns a tensor of the request whose round is open while another gradient is wanted or computed;
- * NULL: there is none. */
+/* Returns a tensor of the request whose round stays open for another gradient of this rank, which
+ * the leader lane wants or the script computes; NULL: there is none. */
 static const struct gp_tensor *round_end_find_awaited(const struct gp_request *q)
 {
     enum backup_phase phase = q->job->backup.phase;
@@ -68,11 +68,12 @@ int round_end_is_due(const struct gp_request *q)
     if (awaited)
         return round_end_refuse_wait(q->job, awaited);
     if (b->count == 0 || b->phase != BACKUP_OPEN || round_end_failure(q->job))
-        return 0; /* after a failure, the request fails, too, and its error is the cause */
+        return 0; /* the request has failed, too, so gp_wait() returns the cause */
     list_for_each (node, &q->waiting) {
         const struct gp_tensor *t = list_entry(node, struct gp_tensor, in_request);
         const struct push *push = t->is_queued || t->is_starting ? &t->next : &t->open;
-        bool is_open = push->root == (uint32_t)(b->held + 1); /* false: the round has ended here */
+        /* false: this rank has ended this round */
+        bool is_open = push->root == (uint32_t)(b->held + 1);
         if (tensor_follows(t, push->operation) && is_open)
             return round_end_refuse_wait(q->job, t);
     }
@@ -154,8 +155,8 @@ static int round_end_check_pushes(struct gp_job *job)
     return 0;
 }
 
-/* Announces the hidden tensor after all gradients, because the leader lane may count this rank only
- * when every lane can read its gradients. */
+/* Announces the hidden tensor after all gradients. As soon as the leader lane has this
+ * announcement, it may count this rank, and every lane must be able to read the gradients. */
 static int round_end_announce(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
@@ -170,7 +171,8 @@ static int round_end_announce(struct gp_job *job, uint64_t deadline_ns)
     return error;
 }
 
-/* Announces another gradient. After a failure the round may have no request any more. */
+/* Announces another gradient. If the round has failed, its request may be gone, so the failure is
+ * returned instead. */
 static int round_end_announce_again(struct gp_job *job)
 {
     const struct err *failure = round_end_failure(job);
@@ -191,7 +193,8 @@ int round_end_announce_none(struct gp_job *job, uint64_t deadline_ns)
     return error;
 }
 
-/* Reports that this rank has given up another gradient of a round in whose set it is. */
+/* Reports that this rank is in the set of the round, and has given up another gradient of this
+ * round. */
 void round_end_leave(struct gp_job *job)
 {
     struct backup_rounds *b = &job->backup;
@@ -203,8 +206,8 @@ void round_end_leave(struct gp_job *job)
 
 /* ---- a rank outside the set ---- */
 
-/* Requests the result of the round `ahead` rounds after the open one. Lanes no longer read the
- * tensor's gradient. */
+/* Requests the result of the round `ahead` rounds after the open one. From then on lanes do not
+ * read this rank's gradient of the tensor. */
 static void round_end_take(struct gp_tensor *t, uint64_t ahead)
 {
     uint64_t steps = t->steps[t->round % 3];
@@ -291,13 +294,15 @@ static void round_end_copy(const struct gp_tensor *t)
         pthread_mutex_lock(&job->lock);
 }
 
-/* Copies the results that this rank has fetched to the results of its last push. */
+/* Copies the results that this rank has fetched to the result arrays of its last push. */
 void round_end_copy_taken(struct gp_job *job)
 {
     for_each_tensor (t, job) {
         if (t->open.is_taking && t->open.copies_out)
             round_end_copy(t);
-        t->open.is_taking = false; /* not earlier: the tensor stays declared while it is copied */
+        /* set last, because a tensor in this state cannot be undeclared while its result is
+         * copied */
+        t->open.is_taking = false;
     }
 }
 
@@ -311,7 +316,9 @@ static int round_end_await_dropped(struct gp_job *job, uint64_t deadline_ns)
         if (terms_are_following(&t->terms) && t->request)
             settle_taken(t);
     }
-    round_end_copy_taken(job); /* without a push no request waits for the results */
+    /* copied here, because a round without a push has no request whose wait would copy the
+     * results */
+    round_end_copy_taken(job);
     return 0;
 }
 
@@ -374,7 +381,7 @@ void round_end_finish(struct gp_job *job, gp_round *ret_round)
         *ret_round = end;
 }
 
-/* Refuses a second thread, which would count the first thread's round again. */
+/* Refuses a second thread. Two threads would count the same round twice. */
 int round_end_begin_use(struct gp_job *job)
 {
     if (job->backup.is_used)
@@ -398,8 +405,8 @@ int round_end_check_missed(const struct gp_job *job)
                         job->name, job->rank, b->held + 1);
 }
 
-/* Ends the round after its announcement. A round without a gradient of this rank may turn out to be
- * open, because the lane that closed the round has died. */
+/* Ends the announced round. If this rank has no gradient in the round and the lane that closed the
+ * round has died, the round may be open again; the result is then ROUND_GOES_ON. */
 int round_end_go_on(struct gp_job *job, uint64_t deadline_ns, uint64_t timeout_ns,
                     gp_round *ret_round)
 {
@@ -455,7 +462,8 @@ int gp_round_end(gp_job *job, double loss, int timeout_ms, gp_round *ret_round)
         return error;
     struct gp_tensor *leader = job->backup.leader;
     uint64_t timeout_ns = wait_timeout_ns(job->client, timeout_ms);
-    uint64_t deadline_ns = clock_now_ns() + timeout_ns; /* for declaring and waiting together */
+    /* deadline of the declare and the wait together */
+    uint64_t deadline_ns = clock_now_ns() + timeout_ns;
     job->users++;
     if (!leader)
         error = declare_leader(job, timeout_ns, &leader);

@@ -136,7 +136,7 @@ static int round_next_use(struct gp_job *job, uint64_t deadline_ns)
 {
     struct backup_rounds *b = &job->backup;
     if (!b->leader || b->leader->terms.lag == 0)
-        return 0; /* no round was ended yet, or the lanes update parameters */
+        return 0; /* no round has ended yet, or the job has update rules and needs no sums */
     int error = round_end_begin_use(job);
     if (error < 0)
         return error;

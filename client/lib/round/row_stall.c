@@ -11,9 +11,9 @@
 #include <errno.h>
 #include <inttypes.h>
 
-/* Returns the clock that every rank must have ended before the call can end. For a push this is its
- * own clock, for a pull the previous clock. With SSP the result is `staleness` clocks earlier. 0:
- * the call waits for no rank. */
+/* Returns the clock that all ranks must have ended before the call can end; 0: the call waits for
+ * no rank. With BSP a push waits for its own clock, and a pull for the previous clock. With SSP a
+ * pull waits for a clock that is `staleness` clocks earlier. */
 static uint64_t row_stall_clock(const struct row_call *call)
 {
     const struct gp_table *table = call->batch->table;

@@ -7,7 +7,7 @@
 /* Returns -EDEADLK, with a text, if the request is a push of a clock that this rank has not ended;
  * otherwise 0. */
 int row_stall_is_due(const struct gp_request *q);
-/* Sends a query about the request's clock to one lane, and counts it in q->queries. */
+/* Sends a query about the request's clock to one lane, and adds 1 to q->queries. */
 void row_stall_query(struct gp_request *q);
 /* Returns whether the answer has named ranks, which are then in q->missing. */
 bool row_stall_names_ranks(const struct gp_request *q);

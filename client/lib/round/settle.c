@@ -17,13 +17,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Moves a tensor to the next list of its request when the caller no longer needs to wait for its
- * round. */
+/* Moves a tensor to the next list of its request. Called when the caller need not wait for the
+ * tensor's round any longer. */
 static void settle_tensor(struct gp_tensor *t)
 {
     struct gp_request *q = t->open_request;
     if (!q || q->err.code)
-        return; /* no thread waits any more, or the request has failed already */
+        return; /* no thread waits for the round any longer, or the request has failed */
     list_remove(&t->in_request);
     list_append(t->open.copies_out ? &q->landed : &q->done, &t->in_request);
     if (t->open.copies_out)
@@ -33,7 +33,7 @@ static void settle_tensor(struct gp_tensor *t)
     recorder_note(t);
 }
 
-/* Handles the commit of the kept round. */
+/* Marks the kept round as committed. */
 static void settle_kept(struct piece *p)
 {
     p->tensor->has_kept = false;
@@ -44,9 +44,11 @@ static void settle_landed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
     if (t->has_kept)
-        settle_kept(p); /* a lane opens a round only after the commit of the round before */
+        /* the kept round is committed, too: a lane opens a round only after the commit of the round
+         * before */
+        settle_kept(p);
     p->standing = PIECE_LANDED;
-    p->is_orphan = false; /* the lane that wrote the result owns the piece */
+    p->is_orphan = false; /* the lane that has written the result owns the piece */
     if (--t->without_result == 0)
         trace_step(t->job->trace, t->open.traced_ns, TRACE_LANDED);
     if (t->without_result == 0 && !t->open.ends_committed && !t->open.is_taking)
@@ -58,15 +60,17 @@ static void settle_landed(struct piece *p)
 static void settle_round(struct gp_tensor *t)
 {
     if (t->closed_round > t->round)
-        t->round = t->closed_round; /* other ranks are ahead; this rank joins their next round */
+        /* other ranks have completed later rounds; this rank continues with the round after
+         * these */
+        t->round = t->closed_round;
     if (t->open.ends_committed && !t->open.is_taking)
         settle_tensor(t);
     if (t->is_queued)
         push_begin_queued(t);
 }
 
-/* Handles a commit. This rank has the result even if the lane's word has not arrived, because all
- * results land before any COMMIT (W4). */
+/* Marks the piece's open round as committed, and as landed: the result is in memory even if the
+ * lane's word has not arrived, because all results land before any COMMIT (W4). */
 static void settle_committed(struct piece *p)
 {
     struct gp_tensor *t = p->tensor;
@@ -75,7 +79,8 @@ static void settle_committed(struct piece *p)
     piece_retract(p);
     p->standing = PIECE_IDLE;
     p->committed = t->round;
-    p->lost = NULL; /* the new lane of the piece has all state that it needs */
+    /* the loss no longer matters, because the piece's new lane has all state that it needs */
+    p->lost = NULL;
     if (--t->without_commit == 0)
         settle_round(t);
 }
@@ -134,7 +139,7 @@ static void settle_entry(struct piece *p, uint64_t round)
     p->committed = round;
     if (round > t->round)
         t->round = round;
-    /* a step count is valid only for the round with which the lane has sent it */
+    /* a lane's step count is valid only for the round that the lane has named */
     t->knows_steps = t->knows_steps && t->steps_round == t->round;
     if (--t->entering == 0 && t->is_queued)
         push_begin_queued(t);
@@ -142,8 +147,9 @@ static void settle_entry(struct piece *p, uint64_t round)
 
 /* ---- other messages ---- */
 
-/* Handles the answer to a request for a closed round's result: the result has landed, or the lane
- * has only a later result, which this rank then fetches for all tensors (W22). */
+/* Handles the answer to a request for a closed round's result. `round` is the requested round if
+ * its result has landed. A later `round` means that the lane has no earlier result; this rank then
+ * fetches the later round for all tensors (W22). */
 static void settle_answer(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;
@@ -165,8 +171,8 @@ static struct piece *settle_find_reported(struct link *l, uint32_t word)
     return p && p->link == l && p->tensor == b->leader ? p : NULL;
 }
 
-/* Handles the answer to the report of this rank. `round` is the next round to fetch, or the fetched
- * round if this rank may continue. */
+/* Handles the answer to the report of this rank. `round` is the fetched round if this rank may
+ * continue, otherwise the round to fetch next. */
 static void settle_reported(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;
@@ -184,8 +190,9 @@ void settle_taken(struct gp_tensor *t)
     settle_tensor(t);
 }
 
-/* Handles the answer to an announcement without a gradient: the newest closed round, or the round
- * before if the announced round is open, because the lane that had closed this round has died. */
+/* Handles the answer to an announcement without a gradient. `round` is the newest closed round. If
+ * `round` is the round before the announced one, the announced round is open: the lane that had
+ * closed this round has died. */
 static void settle_skipped(struct piece *p, uint64_t round)
 {
     struct gp_tensor *t = p->tensor;
@@ -227,7 +234,8 @@ static void settle_passed_over(struct gp_job *job, uint64_t round)
         backup_pass(&job->backup, round);
 }
 
-/* Handles CHOSEN, the set of a round. A gradient that this rank still computes is not in it. */
+/* Stores the set of a round from CHOSEN. If this rank still computes another gradient of the round,
+ * the set does not contain this gradient. */
 static void settle_chosen(struct link *l, const struct record_chosen *record)
 {
     enum backup_phase phase = l->job->backup.phase;
@@ -284,8 +292,9 @@ static uint32_t settle_count_lanes(struct gp_job *job)
     return count;
 }
 
-/* Forwards the sums of a lane to the leader lane, with the number of lanes that send sums (W22). If
- * the send queue is full, the sums are dropped, and the round has no sample. */
+/* Forwards the sums of one lane to the leader lane, with the number of lanes that send sums (W22).
+ * If the connection is closed or has no room, the sums are dropped, and the leader lane has no
+ * measurement of this round. */
 static void settle_measure(struct link *l, const struct record_measure *record)
 {
     const struct gp_tensor *leader = l->job->backup.leader;
@@ -332,7 +341,7 @@ static void settle_error(struct link *l, const struct record_error *record)
     if (!p)
         return;
     if (record->code == -ESTALE)
-        p->is_orphan = true; /* the coordinator sends a RouteChange with the new owner */
+        p->is_orphan = true; /* the coordinator will send a RouteChange with the new owner */
     else
         settle_failure(p, record->code, text);
 }
@@ -398,7 +407,7 @@ static void settle_message(struct link *l, const void *data, size_t bytes)
     case RECORD_GO_ON: gradients_hear(l, &record.go_on); break;
     case RECORD_PASSED: settle_passed(l, &record.chosen); break;
     case RECORD_MEASURE: settle_measure(l, &record.measure); break;
-    /* a record of this kind is for lanes, or does not apply to this job */
+    /* a record of another kind is for lanes, or not for this job */
     default: l->job->stale++;
     }
 }

@@ -23,13 +23,13 @@
 #define RANKS_NAMED_MAX 16
 #define TENSORS_NAMED_MAX 3
 
-/* Returns a stalled piece: preferably an announced piece, because other ranks may be missing in its
- * round. NULL: no piece is open, or the tensor has failed. */
+/* Returns a piece for which the request waits, if possible an announced one, because ranks may be
+ * missing in its round. NULL: no piece is open, or the tensor has failed. */
 static struct piece *stalled_piece(struct gp_tensor *t)
 {
     struct piece *open = NULL;
     if (t->failure.code)
-        return NULL; /* the request waits for its other tensors */
+        return NULL; /* the tensor is over, and the request waits for its other tensors */
     for_each_piece (p, t) {
         if (p->standing == PIECE_ANNOUNCED)
             return p;
@@ -50,7 +50,8 @@ static void stall_query_tensor(struct gp_request *q, struct gp_tensor *t)
     }
 }
 
-/* Sends at most one query to a lane, which is enough to find the missing ranks. */
+/* Sends queries about the request, at most one to each lane: one answer is enough to find the
+ * missing ranks. */
 static void stall_query(struct gp_request *q)
 {
     q->queries = 0;
@@ -212,8 +213,8 @@ static const struct gp_tensor *stall_describe(struct gp_request *q, char *text)
     return t;
 }
 
-/* Writes the reason to `text`, and the tensor that the text names to `ret_told`. False: the request
- * has news after all. */
+/* Writes the reason to `text`, and the tensor that the text names to `ret_told`. Returns false if
+ * the request has got news during the queries. */
 static bool stall_find_reason(struct gp_request *q, char *text, const struct gp_tensor **ret_told)
 {
     stall_query(q);
@@ -234,8 +235,9 @@ static void append_late(const struct gp_request *q, char *text)
         text_append(text, ERR_TEXT_BYTES, "; %s", q->job->late.text);
 }
 
-/* Appends the error of a failed request that waits for the end of rounds with lent memory. Another
- * rank may have got the error at its push, and so has no round of the other tensors. */
+/* Appends the error of a request that has failed, and waits for the end of the other rounds because
+ * lanes use lent memory. Another rank may have got the same error from its push, and then has not
+ * begun the other rounds. */
 static void append_failure(const struct gp_request *q, char *text)
 {
     if (request_still_lends(q))
@@ -312,8 +314,8 @@ static const char *put_seconds(char *text, size_t text_bytes, uint64_t ns)
     return text;
 }
 
-/* Logs a warning about a stalled request. If several threads wait, only one of them logs: for the
- * length of the stall limit, the job logs no further warning. */
+/* Logs a warning about a stalled request. If several threads of the job wait, only one thread logs:
+ * after a warning, the job logs no further one until the stall limit has passed again. */
 void stall_warn(struct gp_request *q)
 {
     struct gp_job *job = q->job;

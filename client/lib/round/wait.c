@@ -15,8 +15,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* Notes that a result of the open round is copied to the caller. The round is closed, so
- * a GO_ON of this round comes too late. */
+/* Stores that a result of the open round is copied to the caller. The round is closed, so a GO_ON
+ * of this round that arrives later has no effect. */
 static void wait_note_copy(const struct gp_tensor *t)
 {
     struct backup_rounds *b = &t->job->backup;
@@ -105,15 +105,17 @@ static bool wait_drive(struct gp_request *q, uint64_t deadline_ns)
     return true;
 }
 
-/* Copies results out as they land. Returns true when the request is over or goes on, or its round
- * goes on with another gradient; false after the deadline. */
+/* Copies results out as they land. Returns true when the request is over, or when its round
+ * continues with another gradient; false after the deadline. */
 static bool wait_finish(struct gp_request *q, uint64_t deadline_ns)
 {
     for (;;) {
         if (request_has_news(q))
             stall_end(q);
         if (round_end_is_awaited(q))
-            return true; /* another gradient still uses the parameters (L121) */
+            /* a result is not copied yet, because the script still computes a gradient with the
+             * present parameters (L121) */
+            return true;
         wait_copy_landed(q);
         if (request_is_over(q)) {
             wait_copy_rows(q);
@@ -140,7 +142,8 @@ int wait_locked(struct gp_request *q, uint64_t deadline_ns, uint64_t timeout_ns)
     if (!request_is_over(q))
         return WAIT_GOES_ON;
     struct err ended = q->err;
-    /* -EDQUOT means that a request of a table is open (row_stall_lacks()) */
+    /* To the caller -EDQUOT means that the request of a table is still open (row_stall_lacks()).
+     * This request is over, so its error gets another code. */
     if (q->rows && ended.code == -EDQUOT)
         ended.code = -ENOSPC;
     int error = ended.code ? client_error_from(&ended) : 0;
@@ -154,7 +157,7 @@ static struct gp_job *wait_enter(const struct gp_request *q)
     pthread_mutex_lock(&q->client->lock);
     struct gp_job *job = q->job;
     if (job)
-        job->users++; /* from here on gp_job_leave() waits for this call (L14) */
+        job->users++; /* gp_job_leave() waits for this call from here on (L14) */
     pthread_mutex_unlock(&q->client->lock);
     if (job)
         pthread_mutex_lock(&job->lock);

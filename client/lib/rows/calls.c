@@ -106,7 +106,7 @@ static int row_begin_send(struct row_begin *b)
 {
     struct gp_job *job = b->batch->table->job;
     struct row_call *call = b->call;
-    engine_poll(&job->engine); /* completion words of earlier calls free room */
+    engine_poll(&job->engine); /* the completion words of earlier calls make room */
     int error = rows_check(b->batch->table);
     if (error < 0)
         return error;
@@ -266,7 +266,7 @@ int gp_table_set(gp_table *table, const gp_row_settings *settings)
         *table->settings = *settings;
         table->has_settings = true;
     }
-    /* without an active stage, the settings are sent when a stage begins */
+    /* an idle rank, or a member that has ended its part, sends the settings when a stage begins */
     if (error == 0 && job_stage_is_active(table->job))
         error = changes_add(table, settings);
     pthread_mutex_unlock(&table->job->lock);

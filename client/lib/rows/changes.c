@@ -8,7 +8,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-/* number of settings that a lane stores for a table (ROW_SETTINGS_MAX), and those of one clock */
+/* Number of settings that a lane stores for a table (ROW_SETTINGS_MAX), plus 1 for the settings of
+ * one clock. */
 #define CHANGES_KEPT 65
 
 static struct table_change *change_take(struct job_tables *tables)
@@ -20,8 +21,8 @@ static struct table_change *change_take(struct job_tables *tables)
     return list_entry(node, struct table_change, node);
 }
 
-/* Keeps as many changes of a table as a lane stores, because an owner may be lost with the newest
- * changes, before they are in its log. */
+/* Keeps as many changes of a table as a lane stores. If a lane is lost before it has logged the
+ * newest changes, its successor gets them from this list. */
 static void changes_limit(const struct gp_table *t)
 {
     struct job_tables *tables = t->job->tables;

@@ -22,7 +22,7 @@ struct table_declaration {
     struct control_call call;
     struct gp_job *job;
     const char *name;
-    const struct table_terms *terms; /* with all defaults filled in */
+    const struct table_terms *terms; /* the terms with all defaults filled in */
     uint64_t deadline_ns;
     struct gp_table *table; /* NULL: not declared */
     Gradpool__Wire__TableSpec spec, *spec_pointer;

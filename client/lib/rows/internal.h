@@ -4,7 +4,8 @@
 
 #include "client/lib/job/job_tables.h"
 
-/* Returns 0, or the error of a failed job or table, with text. Called with the job's lock held. */
+/* Returns 0, or the error of a failed job or table with its text. Called with the job's lock
+ * held. */
 int rows_check(const struct gp_table *t);
 
 #endif

@@ -9,7 +9,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* Marks the places of the table that another lane serves now. */
+/* Stores the successor in each struct table_lane whose shards another lane serves now. */
 static void promotion_find(const struct gp_table *t, const Gradpool__Wire__TableRoute *message)
 {
     uint32_t shards = table_route_shards(&t->route);
@@ -24,7 +24,8 @@ static void promotion_find(const struct gp_table *t, const Gradpool__Wire__Table
     }
 }
 
-/* Writes the new epochs into the directory, which lies in memory of this worker. */
+/* Writes the new epochs of the shards into the request's directory, which lanes read in the memory
+ * of this worker. */
 static void promotion_write_epochs(const struct row_call *call, const struct record_rows *record)
 {
     const struct table_route *route = &call->batch->table->route;
@@ -43,7 +44,7 @@ static void promotion_move_parts(struct gp_job *job, const struct table_lane *la
     list_for_each_entry (struct table_exchange, e, &job->tables->exchanges.open, node) {
         struct row_call *call = container_of(e, struct row_block, exchange)->call;
         if (call->batch->table->failure.code)
-            continue; /* its requests end with the connection to the lost lane */
+            continue; /* requests of a failed table end with the connection to the lost lane */
         for (uint32_t i = 0; i < e->parts_count; i++) {
             struct exchange_part *part = &e->parts[i];
             if (!exchange_part_is_at(part, lane->lane, lane->group))
@@ -80,7 +81,7 @@ static void promotion_move_lane(struct gp_job *job, struct table_lane *lane)
              lane->lane, former);
 }
 
-/* Opens the links of the successors. Without memory for a link the tables fail. */
+/* Opens the link to the lane. If there is no memory for the link, the tables on the lane fail. */
 static void promotion_open(struct gp_job *job, const struct table_lane *lane)
 {
     if (link_get(job, lane->lane))

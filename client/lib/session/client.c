@@ -143,7 +143,7 @@ static int open_channel(const gp_client *client, int fd, Gradpool__Wire__Role ro
     if (error < 0)
         return err_set(err, error, "%s: %s", client->endpoint_text, err_text(error));
     if (client->has_key)
-        /* channel_greet() reports the error of this call */
+        /* the error is ignored here, and channel_greet() reports it */
         (void)channel_use_key(*ret_channel, &client->key);
     return channel_greet(*ret_channel, role, CLIENT_PROGRAM, deadline_ns, &incarnation, err);
 }

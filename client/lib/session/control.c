@@ -1,6 +1,6 @@
-/* Owns a job's control connection and its thread. While the coordinator is away, calls stay in the
- * list. After a resume of the session the calls are sent again. Only the deadline of the caller
- * ends a waiting call. No callback is called with the lock held. */
+/* Owns a job's control connection and its thread. While the coordinator is not connected, calls
+ * stay in the list; they are sent again after a resume of the session. Only the deadline of the
+ * caller ends a waiting call. No callback is called with the lock held. */
 #include "client/lib/session/control.h"
 
 #include "client/lib/session/patience.h"
@@ -36,7 +36,7 @@ struct control {
     struct endpoint_names names;
     pthread_mutex_t lock;    /* protects all fields below */
     pthread_cond_t over;     /* signalled when a call is over */
-    struct channel *channel; /* NULL while the coordinator is away */
+    struct channel *channel; /* NULL while the coordinator is not connected */
     int fd;          /* socket, for a forked child to close; set before the channel is complete */
     bool is_running; /* the thread is running */
     struct list calls;
@@ -100,10 +100,10 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
             *c->options.join_is_late = reply->join_reply->is_late;
         join->session = reply->join_reply->session;
         if (join->job_id != reply->join_reply->job_id)
-            /* set at the first join: gp_job_join() reads the number afterwards */
+            /* set at the first join only; gp_job_join() reads the number after this join */
             join->job_id = reply->join_reply->job_id;
         if (join->durability != reply->join_reply->durability)
-            /* the reply to the first join has the durability */
+            /* set at the first join only, whose reply has the durability */
             join->durability = reply->join_reply->durability;
         if (reply->join_reply->membership)
             pass_on(c, &ENVELOPE(0, MEMBERSHIP, membership, reply->join_reply->membership));
@@ -117,8 +117,8 @@ static int say_join(struct control *c, struct channel *channel, uint64_t deadlin
     return error;
 }
 
-/* Returns whether a coordinator has refused the call. All other errors come from the network or
- * from the absence of a coordinator. */
+/* Returns whether the coordinator has refused the call. The two other codes mean that the
+ * connection has ended, or that no coordinator has answered. */
 static bool is_refusal(int code) { return code != -ECONNRESET && code != -ETIMEDOUT; }
 
 /* Adds the coordinator's name to the text about the end of a connection. */
@@ -135,7 +135,7 @@ static int shake_hands(struct control *c, struct channel *channel, uint64_t dead
 {
     uint64_t incarnation;
     if (c->options.key)
-        /* channel_greet() reports the error of this call */
+        /* the error is ignored here, and channel_greet() reports it */
         (void)channel_use_key(channel, c->options.key);
     int error = channel_greet(channel, GRADPOOL__WIRE__ROLE__ROLE_CLIENT, c->options.program,
                               deadline_ns, &incarnation, err)
@@ -252,7 +252,8 @@ int control_wait(struct control *c, struct control_call *call, uint64_t deadline
         if (is_waiting)
             pthread_cond_timedwait(&c->over, &c->lock, &until);
         else
-            pthread_cond_wait(&c->over, &c->lock); /* waits for the end of `done` */
+            /* `done` is running; the deadline does not end it */
+            pthread_cond_wait(&c->over, &c->lock);
     }
     pthread_mutex_unlock(&c->lock);
     return error;
@@ -370,8 +371,9 @@ static void sleep_until_news(struct control *c)
         drain_wake(c);
 }
 
-/* Handles messages before the thread sleeps. A message directly after the reply to the join may
- * already be in the channel; the socket does not report such a message again. */
+/* Handles received messages before the thread sleeps. The channel may have read a message together
+ * with the reply to the join; the socket is then not readable, so poll() would not report this
+ * message. */
 static void serve(struct control *c)
 {
     envelope *message;
@@ -424,7 +426,7 @@ static void resume(struct control *c)
         err.code = error;
         if (refused)
             refuse_calls(c, &err);
-        /* the callers receive this error at once, and need not wait for a time-out */
+        /* calls end with this error at once, without waiting for their time-outs */
         if (error == -ESTALE)
             pass_on(c, &MESSAGE(0, JOB_FAILURE, job_failure, .code = error, .text = err.text));
         tick(c);

@@ -54,7 +54,7 @@ void control_stop(struct control *c);
 /* Frees the connection: after control_stop(), or without a control_connect(). NULL is fine. */
 void control_destroy(struct control *c);
 
-/* Sends a request. `done` runs later. While the coordinator is away, the request waits. */
+/* Sends a request. `done` runs later. While the coordinator is not connected, the request waits. */
 void control_post(struct control *c, struct control_call *call);
 /* Waits for the end of a posted call. -ETIMEDOUT: the call is dropped, and `done` will not run.
  * Called without the job's lock. */
@@ -69,8 +69,8 @@ void control_note(struct control *c, const char *reason);
 /* Copies the reason. Returns false without a reason, or if the coordinator is disconnected. */
 bool control_has_reason(struct control *c, char *buffer, size_t buffer_bytes);
 
-/* For fork.c: the connection does not change between control_hold() and control_let_go(). The child
- * closes the inherited descriptors. */
+/* Called by fork.c: between control_hold() and control_let_go() the connection does not change. A
+ * child closes the descriptors that it has inherited. */
 void control_hold(struct control *c);
 void control_let_go(struct control *c);
 void control_abandon_in_child(struct control *c);

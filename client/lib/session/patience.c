@@ -1,5 +1,5 @@
-/* Decides which connection errors may end without a change of the script: no process listens at the
- * endpoint yet, or the name or the route of the endpoint is unknown yet. */
+/* Decides after which connection errors another attempt can succeed: no process listens at the
+ * endpoint yet, or the endpoint's name or route is not known yet. */
 #include "client/lib/session/patience.h"
 
 #include "svc/base/clock.h"

@@ -11,7 +11,7 @@
 struct patience {
     const char *endpoint;
     uint64_t deadline_ns;
-    uint64_t timeout_ns; /* time-out of the caller, for the log */
+    uint64_t timeout_ns; /* time-out of the caller, for the log line */
     bool has_told;
     struct err last; /* error of the attempt before the last one */
 };
@@ -19,8 +19,8 @@ struct patience {
 /* Called after an attempt has ended with `error`. Logs the reason once, and sleeps for at most a
  * quarter of a second. False: another attempt cannot help, or the deadline has passed. */
 bool patience_try_again(struct patience *p, int error, const struct err *err);
-/* Corrects the error of the last attempt. If the attempt had no time left, `*error` becomes the
- * error of the attempt before. */
+/* Corrects the error of the last attempt: if this attempt had no time left, `*error` and `err`
+ * become the error of the attempt before. */
 void patience_explain(const struct patience *p, int *error, struct err *err);
 
 #endif

@@ -95,15 +95,17 @@ int sets_recording_open(const char *path, const struct gp_job *job,
     return error;
 }
 
-/* Removes a file without a round, as after a join that failed: no replay could use this file, and
- * the next attempt would find its name taken. Another file of that name stays. */
+/* Removes the file if it contains no round, for example after a failed join. A replay could not use
+ * the file, and the next attempt would fail because the file exists. Another file with the same
+ * name stays. */
 static void recording_remove_empty(const struct sets_recording *r)
 {
     struct stat mine, found;
     bool is_mine = fstat(r->fd, &mine) == 0 && lstat(r->path, &found) == 0 &&
                    mine.st_dev == found.st_dev && mine.st_ino == found.st_ino;
     if (is_mine && r->last == 0)
-        (void)unlink(r->path); /* after an error the file stays, and its name is taken */
+        /* if unlink() fails, the file stays, and its name cannot be used again */
+        (void)unlink(r->path);
 }
 
 void sets_recording_close(struct sets_recording *r)

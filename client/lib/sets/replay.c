@@ -15,8 +15,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define AHEAD 2                             /* rounds that are sent ahead */
-#define BACK (BACKUP_TERMS_LAG_MAX + AHEAD) /* rounds that are sent again to a new lane */
+#define AHEAD 2                             /* number of rounds whose sets are sent ahead */
+#define BACK (BACKUP_TERMS_LAG_MAX + AHEAD) /* number of rounds whose sets a new lane gets again */
 
 struct sets_replay {
     char *path;
@@ -25,7 +25,7 @@ struct sets_replay {
     uint64_t rounds, room;   /* number of sets; room of the two arrays, in rounds */
     uint64_t *sets, *takers; /* `words` for each round, from round 1 on */
     uint64_t closed;         /* newest round of the job that is known to be closed */
-    uint64_t sent, limit;    /* newest round that was sent, and that may be sent */
+    uint64_t sent, limit;    /* newest round that was sent; newest round that may be sent */
     uint64_t sent_most;      /* newest round that was ever sent */
     struct sets_way to;      /* receiver of the sets; no opening: none yet */
     bool was_told;           /* the log has the line about the end of the file */
@@ -250,9 +250,9 @@ void sets_replay_closed(struct sets_replay *r, uint64_t round)
         r->job, r->path, r->rounds, r->rule);
 }
 
-/* Begins anew for another receiver. The former one may have closed every round that was sent, so
- * this receiver also gets the next round. A lane that is connected again and again without a close
- * gets no set that would replace the set of its open round. */
+/* Begins again for another receiver. The former receiver may have closed every round that was sent,
+ * so this receiver gets one more round. If receivers change again and again without a close, no set
+ * beyond round closed + BACK is sent, because it would replace the set of the open round. */
 static void replay_begin(struct sets_replay *r, const struct sets_way *to)
 {
     if (r->to.lane == to->lane && r->to.openings == to->openings && r->to.epoch == to->epoch)

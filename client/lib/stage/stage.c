@@ -35,8 +35,9 @@ int job_stage_check(const struct gp_job *job, const char *call)
                         call, job->rank, job->name, stage->name);
 }
 
-/* Checks a tensor that follows the stages. Its ranks change before the members of a stage, which
- * this rank knows from the answer of the coordinator, so the two sets are equal in a stage. */
+/* Checks a tensor that follows the stages. A route changes the ranks of the tensor before the
+ * coordinator's answer gives this rank the members of a stage, so in a stage the ranks of the
+ * tensor are the members. */
 static int job_stage_check_following(const struct gp_tensor *t, const struct job_stage *stage,
                                      bool is_open)
 {

@@ -13,7 +13,7 @@ struct job_stage {
     gp_stage now;                           /* number 0: before the first stage */
     char name[GP_STAGE_NAME_BYTES_MAX + 1]; /* "": all ranks work */
     uint64_t members[RANKS_WORDS];
-    uint32_t visits; /* stages in which this rank has worked */
+    uint32_t visits; /* number of stages in which this rank has worked */
     uint64_t first_clock;
     bool has_ended; /* this rank and all other members have ended their parts */
     bool has_asked; /* has requested the next stage, in a call that has not succeeded */

@@ -10,7 +10,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* Longest time between two agreements, and its part of the ranks' deadline. */
+/* Longest time between two agreements: one second, or a quarter of the client's time-out if this is
+ * shorter. */
 #define PART_NS NS_PER_S
 #define DEADLINE_PARTS 4
 
@@ -57,8 +58,8 @@ bool is_agreed(const struct agreement *least)
            least->clock == -least->negative_clock;
 }
 
-/* The rank with the file is lost. After the first row a restore cannot begin again, because an
- * import needs tables without rows. */
+/* Describes the loss of the rank with the file. A restore whose first row was sent cannot begin
+ * again, because an import needs tables without rows. */
 static int judge_lost(const struct snapshot *s)
 {
     if (s->restores && s->tables.count > 0 && s->tables.state != TABLES_UNTOUCHED)
@@ -99,7 +100,7 @@ static int judge(const struct snapshot *s)
     return s->least->step > AT_BEGIN && s->least->rank != s->root ? judge_lost(s) : 0;
 }
 
-/* Returns the clock of this rank, if the job has tables whose clocks all ranks end together. */
+/* Returns the clock of this rank in tables with GP_BSP; 0: the job has no such table. */
 static uint64_t agreement_clock(const struct snapshot *s)
 {
     return s->tables.has_bsp ? worker_clock_now(&s->job->tables->clock) : 0;

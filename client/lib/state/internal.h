@@ -20,14 +20,14 @@ struct agreement {
         /* print: hash of the declared tensors. All ranks have the same hash if the minimum of
          * `print` and the minimum of `negative_print` differ in the sign alone. */
         negative_print;
-    /* negative number of updates: the minimum over the ranks gives the largest number, because a
-     * late worker has counted fewer updates */
+    /* negative number of updates: its minimum over the ranks belongs to the largest number, because
+     * a late worker has counted fewer updates */
     int64_t negative_steps;
     int64_t step, negative_step; /* this rank's step, with both signs as for `print` */
-    int64_t rank;                /* the lowest rank has the file */
+    int64_t rank;                /* number of this rank; the minimum is the rank with the file */
     /* clock of the tables, with both signs; 0: the job has no table with BSP */
     int64_t clock, negative_clock;
-    int64_t is_over; /* 0: work on the file is left; 1: this rank has none */
+    int64_t is_over; /* 1: this rank has finished its work on the file; 0: work is left */
 };
 #define AGREEMENT_WORDS (sizeof(struct agreement) / sizeof(int64_t))
 
@@ -38,7 +38,7 @@ struct snapshot_tables {
     enum {
         TABLES_UNTOUCHED,
         TABLES_COPIED,   /* the rank with the file copies rows, or has copied them */
-        TABLES_CONNECTED /* as before, and this rank has the connection `copy.channel` */
+        TABLES_CONNECTED /* like TABLES_COPIED, and this rank has the connection `copy.channel` */
     } state;
     struct tables_copy copy;
 };
@@ -54,7 +54,7 @@ struct snapshot {
     uint64_t print;
     struct err err;                /* error of this rank */
     bool restores, is_over;        /* is_over: see struct agreement */
-    struct gp_request *unfinished; /* request of the round that has timed out */
+    struct gp_request *unfinished; /* request of a round that has timed out; NULL: none */
     struct gp_tensor *next;        /* tensor to save or restore after the agreement; NULL: none */
     struct snapshot_tables tables;
 };

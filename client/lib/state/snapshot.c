@@ -218,7 +218,7 @@ static bool may_begin(void *context)
     return job->failure.code || hold_lets_save(job);
 }
 
-/* Keeps the set of ranks fixed: a worker that joins during the call enters after the call. */
+/* Keeps the set of ranks fixed during the call: a worker that joins meanwhile enters afterwards. */
 static int keep_ranks(gp_job *job)
 {
     pthread_mutex_lock(&job->lock);
@@ -344,7 +344,7 @@ static int save(struct snapshot *s, const char *path, const gp_item *items, size
     if (has_file(s) && s->err.code == 0)
         begin_file(s, path, &w);
     int error = save_all(s, &w);
-    state_write_abandon(&w); /* no effect on a complete file */
+    state_write_abandon(&w); /* has no effect on a complete file */
     return error;
 }
 
@@ -385,7 +385,7 @@ static bool is_declared(const struct snapshot *s, const char *name)
 struct restoring {
     const char *path; /* of this rank */
     struct state_file file;
-    size_t checked; /* number of tensors whose state was read once */
+    size_t checked; /* number of tensors whose state was read to check the file */
 };
 
 static int check_names(struct snapshot *s, const struct state_file *f)

@@ -14,7 +14,7 @@ bool state_is_left(struct gp_job *job);
 /* Ends the call, and its connection to the coordinator (NULL: none). */
 void state_end_turn(struct gp_job *job, struct channel *channel);
 
-/* Ends a gp_job_state() that runs in another thread, with an error. Called with the job's lock
+/* Ends a gp_job_read() that runs in another thread, with an error. Called with the job's lock
  * held. */
 void state_cancel_read(struct gp_job *job);
 void state_abandon_read_in_child(struct gp_job *job);

@@ -1,6 +1,6 @@
 /* Copies the rows of a table between the lanes and a file, for one rank, through the coordinator.
- * While the rank waits for the coordinator, no lane needs the memory of its earlier pushes, because
- * they are applied before. README: L90. */
+ * First waits until the earlier pushes of this rank are applied: lanes need none of its memory
+ * while the rank waits for the coordinator. README: L90. */
 #include "client/lib/job/job_tables.h"
 #include "client/lib/job/row_call.h"
 #include "client/lib/session/process.h"

@@ -14,7 +14,7 @@
 
 /* ---- the tables of this rank ---- */
 
-/* Returns whether a push of the present clock is open. Such a push is in no row yet. */
+/* Returns whether a push of the present clock is open. No row contains such a push yet. */
 static bool table_is_inside_clock(const struct gp_table *t)
 {
     const struct job_tables *tables = t->job->tables;
@@ -118,7 +118,8 @@ static int tables_connect(struct snapshot *s)
     return s->restores ? tables_import_begin(c, &s->err) : tables_export_begin(c, &s->err);
 }
 
-/* A part of the copy: to the file `writer`, or to the lanes if there is none. See part_fn. */
+/* Copies a part of the rows: to the file `writer`, or, if `writer` is NULL, to the lanes. See
+ * part_fn. */
 static int tables_copy_part(struct snapshot *s, void *writer, uint64_t until_ns)
 {
     struct tables_copy *c = &s->tables.copy;

@@ -90,8 +90,8 @@ static int begin_check_requests(const struct beginning *b)
     return 0;
 }
 
-/* Returns whether the training ends before the step: the deal has no more samples, or the script
- * has ended the deal. */
+/* Returns whether the training has ended before the step: the deal has no more samples, or the
+ * script has ended the deal. */
 static bool begin_is_end(const struct job_steps *s, const struct deal_step *step)
 {
     return step->is_end || s->rest->is_ended;
@@ -203,10 +203,10 @@ static int begin_end_last(const struct beginning *b)
     return BEGIN_GOES_ON;
 }
 
-/* Makes the only round of `end`. The lanes store the number of this round. If all
- * other ranks have left, a late worker detects by this number the end of the training. The wait is
- * short, because a worker in the middle of its entry does not push `end`. Without this round the
- * late worker gets -EOWNERDEAD. */
+/* Makes the only round of `end`, whose number the lanes store. A late worker that finds this number
+ * knows that the training has ended, even if all other ranks have left; without this round it gets
+ * -EOWNERDEAD. The wait is short, because a worker in the middle of its entry does not push
+ * `end`. */
 static int begin_mark_end(const struct beginning *b)
 {
     struct job_steps *s = b->steps;
@@ -406,9 +406,9 @@ static int begin_next(const struct beginning *b)
     return is_full ? 0 : BEGIN_GOES_ON;
 }
 
-/* Returns whether the script gets GP_RESTS now. Only the record decides, which is the same on all
- * ranks: a message that ends the rest may have reached some of them. A rank that leaves, or lacks
- * the state, could not take part. */
+/* Returns whether the script gets GP_RESTS now. Only the record decides, because the record is the
+ * same on all ranks: a message that ends the rest may have reached some ranks only. Returns false
+ * if a rank leaves or lacks the state, because such a rank cannot take part. */
 static bool begin_offers_end(const struct job_steps *s)
 {
     const struct deal_record *record = &s->sum.record;
@@ -428,7 +428,8 @@ static int begin_offer_end(const struct beginning *b)
     return GP_RESTS;
 }
 
-/* Rests before the next step, unless the training has ended. The time-out begins anew then. */
+/* Rests before the next step, unless the training has ended. After the rest the time-out of the
+ * call begins again. */
 static int begin_rest(struct beginning *b)
 {
     struct job_steps *s = b->steps;

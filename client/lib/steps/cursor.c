@@ -27,8 +27,8 @@ static int cursor_describe(const struct gp_job *job, int error)
     return steps_fail_memory();
 }
 
-/* Begins the deal at the cursor. A late worker gets the deal of another rank, and takes only the
- * number of earlier steps. */
+/* Begins the deal at the cursor. A late worker uses only the number of earlier steps from the
+ * cursor, because another rank sends the deal to this worker. */
 static int cursor_begin(struct gp_job *job, const uint64_t *words, size_t count)
 {
     struct job_steps *s = job->steps;

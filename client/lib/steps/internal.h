@@ -11,10 +11,10 @@ void steps_free(struct gp_job *job);
 /* Sets the error of a process without memory for the deal. Returns -ENOMEM. */
 int steps_fail_memory(void);
 
-/* Sleeps while the last record names a rest that is not over. Returns whether this rank has slept.
- * Called with the job's lock held, which the sleep gives up. */
+/* Sleeps until the rest that the last record names is over. Returns whether this rank has slept.
+ * Called with the job's lock held, which is released during the sleep. */
 bool steps_rest(struct gp_job *job);
-/* Takes the number of the job's rest. Called with the job's lock held. */
+/* Stores the number of the job's rest. Called with the job's lock held. */
 void steps_hear_rest(struct gp_job *job, uint32_t rest);
 
 /* Sends the deal to late workers, in as many rounds as its words need: the giver pushes the words,

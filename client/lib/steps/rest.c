@@ -19,8 +19,8 @@ static bool rest_has_news(void *context)
     return rest_is_over(job) || job->steps->rest->must_say;
 }
 
-/* Informs the coordinator, which then gives the slot of this worker to another one. Without an
- * answer the next message about the membership repeats the request. */
+/* Informs the coordinator that this rank sleeps; the coordinator then gives the slot to another
+ * worker. Without an answer, the next message about the membership repeats the request. */
 static void rest_say(struct gp_job *job)
 {
     const uint64_t deadline_ns = clock_now_ns() + job->client->timeout_ns;

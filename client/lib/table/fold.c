@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define DIM_MAX 4096
-#define AHEAD 8 /* rows to prefetch, because positions of sorted keys are in random order */
+#define AHEAD 8 /* number of rows to prefetch; the positions of sorted keys are in random order */
 
 struct row_fold {
     const struct table_keys *keys;

@@ -8,9 +8,9 @@
 
 /* Sums the gradients of each key, in order of position, so that equal input gives equal bits.
  *
- * gradients rows of `dim` elements (1 to 4096) in the order of the caller's keys ret_rows one row
- * for each distinct key, in order; no overlap with `gradients` dtype f32, f16 or bf16, of gradients
- * and rows; f16 and bf16 are summed in f32 and rounded once */
+ *   gradients  rows of `dim` elements (1 to 4096) in the order of the caller's keys
+ *   ret_rows   one row for each distinct key, in order; no overlap with `gradients`
+ *   dtype      of gradients and rows: f32, f16 or bf16; sums are in f32 and rounded once */
 void table_fold(const struct table_keys *keys, enum reduce_dtype dtype, uint32_t dim,
                 const void *gradients, void *ret_rows);
 

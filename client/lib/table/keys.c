@@ -32,7 +32,8 @@ static uint32_t digit(uint64_t mixed, uint32_t shift, uint32_t bits)
     return (uint32_t)(mixed >> shift) & ((1u << bits) - 1);
 }
 
-/* Copies the places in the order of their digit. ends[d]: end of bucket d in `to`. */
+/* Copies the places from `from` to `to`, in the order of their digit. ends[d]: end of bucket d in
+ * `to`. */
 static void keys_split(const struct table_place *from, struct table_place *to, uint32_t count,
                        uint32_t shift, uint32_t bits, uint32_t *ends)
 {

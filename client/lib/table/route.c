@@ -18,7 +18,7 @@ static int route_compare_pairs(const void *a, const void *b)
     return (first > second) - (first < second);
 }
 
-/* Writes each pair of lane and group once, and the index of each shard's pair. */
+/* Writes the sorted lanes and groups, each pair once, and for each shard the index of its pair. */
 static int route_find_places(struct table_route *route, uint32_t shards)
 {
     uint64_t *pairs = calloc(shards, sizeof *pairs);

@@ -19,7 +19,8 @@ struct table_route {
     uint64_t salt;
     uint32_t shard_bits; /* the table has 2^shard_bits shards */
     struct shard_route *shards;
-    /* lane and group of all shards, each pair once, ascending in a route that was read */
+    /* lane and group of all shards: each pair once, in ascending order if the route was read from a
+     * message */
     uint32_t *lanes;
     uint32_t *groups; /* NULL: all groups are 0 */
     uint32_t lanes_count;
@@ -36,8 +37,8 @@ static inline uint32_t table_route_number(const struct table_route *route, uint3
  * without an epoch; -ENOMEM. After an error `ret_route` is unchanged. */
 int table_route_read(const Gradpool__Wire__TableRoute *message, const char *table, uint32_t shards,
                      struct table_route *ret_route, struct err *err);
-/* Applies a route of the same table after a promotion. Shards without a lane, and shards with an
- * epoch that is not newer, stay. Each place keeps its index. */
+/* Applies a newer route of this table after a promotion. A shard keeps its lane if the route names
+ * no lane for the shard, or an epoch that is not newer. The index of each place stays. */
 void table_route_change(struct table_route *route, const Gradpool__Wire__TableRoute *message);
 void table_route_fini(struct table_route *route);
 

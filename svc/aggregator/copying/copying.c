@@ -53,7 +53,8 @@ int copying_lend(struct aggregator *a, const Gradpool__Wire__PlaceRequest *reque
     int error = keeping_make_holder(a);
     if (error < 0)
         return error;
-    if (!holder_has_ring(a->holder, &ring)) /* a lane may still read the ring of another copy */
+    /* a lane may still read the ring of an earlier copy, so this copy is dropped first */
+    if (!holder_has_ring(a->holder, &ring))
         copying_end(a, ring.job, ring.lane);
     return holder_lend_ring(a->holder, &ring, request->job, LOG_RING_BYTES, ret_ring);
 }
@@ -80,8 +81,8 @@ static int copying_promote(struct lane *lane, void *context)
     return lane_promote_copy(lane, request->job_id, &promotion);
 }
 
-/* The ring is withdrawn from the lost owner first, so that no block lands behind the last one that
- * is applied (J8). */
+/* The ring is withdrawn from the lost owner first, so that no further block lands after the lane
+ * has applied the last block (J8). */
 static int copying_serve_promote(struct aggregator *a, Gradpool__Wire__TablePromote *request)
 {
     int error = a->holder ? holder_withdraw_ring(a->holder, request->job_id, request->owner) : 0;
@@ -155,7 +156,8 @@ static void copying_report_log(void *context, const struct lane_log_report *repo
     copying_send(context, report->job, report->copy, report->is_whole);
 }
 
-/* Runs between two turns of the lane. The holder only posts a record. */
+/* Runs between two turns of the lane. The call to the holder only posts a record, and does not
+ * block. */
 static void copying_report_copy(void *context, const struct lane_copy_report *report)
 {
     struct copying_reports *r = context;

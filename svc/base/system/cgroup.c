@@ -33,7 +33,7 @@ static bool read_line(const char *folder, const char *name, char *line, size_t l
 }
 
 /* Reads the limits of all groups, from the end of the path up to the root. In a container the path
- * may not be mounted; the container's own group is then the root of the mount. */
+ * may be missing below `mount`, and `mount` itself is the container's own group. */
 static void look_along(const char *mount, char *path, bool is_unified, const struct controller *c)
 {
     for (;;) {

@@ -1,6 +1,6 @@
-/* Allocates pages with one system call if the kernel has it (5.14), otherwise by accessing each
- * page. On a virtual machine with nested paging, the system call takes a tenth of the time. Owns
- * nothing. */
+/* Allocates pages with one system call if the kernel has this call (since 5.14), otherwise by
+ * accessing each page. On a virtual machine with nested paging, the system call takes a tenth of
+ * the time. Owns nothing. */
 #include "svc/base/system/populate.h"
 
 #include <errno.h>

@@ -9,8 +9,8 @@
  * them. Returns 0, or -ENOMEM if the host or the process's memory cgroup has no memory left. */
 int populate(void *memory, size_t bytes);
 
-/* Like populate(), but also reads each page. For threads that must not wait: on a host whose
- * hypervisor has its own page tables, the first access to an existing page takes 17 us. */
+/* Like populate(), but also reads each page. Used for threads that must not wait: on a host whose
+ * hypervisor has page tables of its own, the first access to an existing page takes 17 us. */
 int populate_warm(void *memory, size_t bytes);
 
 #endif

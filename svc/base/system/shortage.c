@@ -11,7 +11,7 @@
 static const struct limit_words {
     int code;
     enum shortage_of what;
-    int resource; /* number of the rlimit; -1: limit or lack of the host */
+    int resource; /* number of the rlimit; -1: no rlimit, but a lack on the host */
     const char *name, *advice;
 } words[] = {
     {EMFILE, SHORTAGE_OTHER, RLIMIT_NOFILE, "open files (RLIMIT_NOFILE)",

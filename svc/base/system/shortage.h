@@ -9,7 +9,8 @@
 
 #define SHORTAGE_BYTES 256
 
-/* The resource that was requested, because one errno value can mean different limits. */
+/* The resource that the failed call requested. The caller passes this value, because one errno
+ * value can mean different limits. */
 enum shortage_of {
     SHORTAGE_OTHER,   /* descriptors, memory, files: the errno value identifies the limit */
     SHORTAGE_THREADS, /* threads and processes: EAGAIN means that the limit is exceeded */

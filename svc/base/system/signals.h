@@ -7,8 +7,8 @@
 /* Returns SIGTERM, SIGINT and SIGHUP. SIGHUP is left out if the process was started with SIGHUP
  * ignored, for example by nohup. The caller blocks these signals and reads them from a signalfd. */
 sigset_t signals_that_end(void);
-/* Reads all signals of a signalfd that does not block. Returns the first one that ends the process;
- * 0: there are none, besides SIGUSR1 and SIGUSR2. */
+/* Reads all signals of a signalfd that does not block. Returns the first signal that ends the
+ * process. Returns 0 if no signal has arrived, or only SIGUSR1 and SIGUSR2. */
 int signals_take_end(int fd);
 
 #endif

@@ -8,7 +8,8 @@ int thread_start(pthread_t *ret_thread, void *(*main)(void *context), void *cont
 {
     sigset_t all, before;
     sigfillset(&all);
-    /* If SIGBUS were blocked, a SIGBUS of the thread itself would end the process (S8, S16). */
+    /* SIGBUS stays unblocked: if a thread causes a SIGBUS that is blocked, the kernel ends the
+     * process without calling the handler (S8, S16). */
     sigdelset(&all, SIGBUS);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     int error = -pthread_create(ret_thread, NULL, main, context);

@@ -10,11 +10,11 @@ extern const struct knob explore_knobs[], trials_knobs[];
 
 #define PYTHON_WORDS_MAX 64
 
-/* Arguments for the module. The texts are lent. */
+/* Arguments for the module. The texts are not copied, so they must outlive the struct. */
 struct python_words {
     char *words[PYTHON_WORDS_MAX];
     size_t count;
-    bool is_incomplete; /* there was no memory for a word */
+    bool is_incomplete; /* memory was missing for an argument, so the list lacks it */
 };
 
 /* Adds the name of an option and its value, if there is a value. */

@@ -47,7 +47,7 @@ const struct knob explore_knobs[] = {
 struct explore_wish {
     const char *values[ENDPOINT + 1]; /* by option; NULL: not set */
     struct run_engine engine;
-    char *words[WORDS_MAX + 1]; /* the script and its arguments; NULL ends */
+    char *words[WORDS_MAX + 1]; /* the script and its arguments; the list ends with NULL */
     size_t count;
 };
 

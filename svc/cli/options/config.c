@@ -68,7 +68,7 @@ static void config_check_heading(struct config_reader *c, const char *line)
     size_t bytes = strcspn(line + 1, "]");
     const char *behind = line + 1 + bytes;
     if (!*behind)
-        return; /* inih refuses this line by itself */
+        return; /* inih itself refuses a heading without "]" */
     behind += 1 + strspn(behind + 1, " \t\r\n");
     config_list_parts(c, expected, sizeof expected);
     if (!config_find_part(c, line + 1, bytes))
@@ -178,7 +178,7 @@ static void config_store(struct config_reader *c, const struct config_part *part
                     knob->name);
         return;
     }
-    /* --print-config must be able to print every value of a file */
+    /* a value is refused if --print-config could not print it as a line of this file */
     if (!config_can_hold(knob->name, value)) {
         config_fail(c, "%s: the value is too long or has a carriage return; correct the value",
                     knob->name);

@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KEY_FIRST 256 /* greater than all characters, so there are no short options */
+/* argp also uses a key that is a character as short option, so keys begin above all characters */
+#define KEY_FIRST 256
 #define SECTIONS_MAX 8
 
 int knobs_mistake(const char *command, const char *format, ...)
@@ -25,7 +26,8 @@ int knobs_mistake(const char *command, const char *format, ...)
     return CLI_USAGE;
 }
 
-/* Keeps the last value of an option. Stores each value of an option that may be given again. */
+/* Records the value of an option; a later value replaces it. An option that may be given several
+ * times is stored in the options struct at each use. */
 static void handle_knob(struct layers *l, int index, const char *value)
 {
     struct err err;
@@ -40,7 +42,7 @@ static error_t handle(int key, char *value, struct argp_state *state)
     struct layers *layers = state->input;
     const struct knob_command *command = layers->command;
     struct err err;
-    if (key >= KEY_FIRST && key < KEY_FIRST + KNOBS_MAX) { /* greater keys belong to argp */
+    if (key >= KEY_FIRST && key < KEY_FIRST + KNOBS_MAX) { /* argp's own keys are greater */
         handle_knob(layers, key - KEY_FIRST, value);
         return 0;
     }

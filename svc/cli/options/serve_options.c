@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define POLICY_DEFAULT "shared" /* the same as the coordinator's default */
+#define POLICY_DEFAULT "shared" /* equals the default of the coordinator */
 #define COUNT_MAX 1000000
 #define NAME_BYTES_MAX 64
 #define NAME_CHARACTERS "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"

@@ -35,7 +35,8 @@ const struct knob plan_knobs[] = {
 };
 
 struct plan {
-    struct operator_options options; /* `job` is the path of the file in this command */
+    /* in this command the field `job` has the path of the CSV file */
+    struct operator_options options;
     Gradpool__Wire__PlanRequest request;
 };
 
@@ -91,7 +92,7 @@ static int show_reply(const struct plan *p, const envelope *reply)
     if (reply->body_case != GRADPOOL__WIRE__ENVELOPE__BODY_PLAN_REPLY)
         return CLI_FAILED;
     const Gradpool__Wire__PlanReply *plan = reply->plan_reply;
-    if (plan->code == -EINVAL) { /* every service would refuse this request */
+    if (plan->code == -EINVAL) { /* the request itself is wrong, so every service would refuse it */
         fprintf(stderr, "gradpool plan: %s\n", plan->why);
         return CLI_USAGE;
     }

@@ -12,7 +12,8 @@
 
 #define COLUMNS_MAX 32
 #define TENSORS_MAX 300000
-#define NAME_BYTES_MAX 255 /* a declare has this maximum and the next one, too */
+/* this maximum and the next one also apply when a job declares tensors */
+#define NAME_BYTES_MAX 255
 #define TENSOR_BYTES_MAX (UINT64_C(1) << 40)
 
 enum column { NAME, ELEMENTS, DTYPE, COLUMNS };

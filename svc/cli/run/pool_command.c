@@ -1,6 +1,6 @@
-/* gradpool run --workers-max: a pool with one job. Connects the pool to the service: looks at the
- * job are requests like those of `gradpool jobs`. With slots for its site, the pool gets orders
- * instead (pool_site.c). */
+/* gradpool run --workers-max: a pool with one job. Connects the pool to the service. The pool
+ * requests the state of its job from time to time, with requests like those of `gradpool jobs`. If
+ * the service has slots for the pool's site, the pool receives orders instead (pool_site.c). */
 #include "svc/base/clock.h"
 #include "svc/base/system/unique.h"
 #include "svc/base/text.h"
@@ -95,7 +95,8 @@ static int sight_read(const envelope *reply, const char *job, struct pool_look *
     return 0;
 }
 
-/* `pool`: number of the pool that watches the job; 0: none. */
+/* Requests the state of the job. `pool`: number of the pool that watches the job; 0: none. After an
+ * error the connection is closed, and the next call opens a new one. */
 static int sight_ask(struct pool_sight *sight, const char *job, uint64_t pool, envelope **ret_reply,
                      struct err *err)
 {
@@ -116,7 +117,7 @@ static int sight_ask(struct pool_sight *sight, const char *job, uint64_t pool, e
 }
 
 /* Returns 1 if the service has slots for this host, 0 if it has none, or the error of the request.
- * `job`: the name of no job. */
+ * `job`: a name that no job has, so that the reply lists no job. */
 static int sight_find_site(struct pool_sight *sight, const char *job, struct err *err)
 {
     envelope *reply;
@@ -128,12 +129,13 @@ static int sight_find_site(struct pool_sight *sight, const char *job, struct err
     bool has_slots = reply->body_case == GRADPOOL__WIRE__ENVELOPE__BODY_JOBS_REPLY &&
                      sight_has_slots(reply->jobs_reply, sight->node);
     gradpool__wire__envelope__free_unpacked(reply, NULL);
-    channel_destroy(sight->channel); /* a pool with a site has a connection of its own */
+    /* the exchange of orders uses another connection (pool_site.c) */
+    channel_destroy(sight->channel);
     sight->channel = NULL;
     return has_slots;
 }
 
-/* A connection that has failed is replaced at the next look. */
+/* Implements look() of struct pool_options: requests the state of the job. */
 static int sight_look(void *context, const char *job, uint64_t pool, struct pool_look *ret_look,
                       struct err *err)
 {
@@ -190,8 +192,8 @@ static int pool_check_own_key(const char *url, struct err *err)
     return has_key < 0 ? has_key : 0;
 }
 
-/* Returns 1 if the pool uses the site of this host, 0 if not, or an error. `ret_is_final`: the pool
- * cannot use the service with its key. */
+/* Returns 1 if the pool uses the site of this host, 0 if not, or an error. `ret_is_final`: the
+ * service has refused the key, or the key is invalid, so another attempt is useless. */
 static int pool_find_host_site(const struct run_pool *o, struct pool_sight *sight, const char *job,
                                bool *ret_is_final, struct err *err)
 {
@@ -206,7 +208,8 @@ static int pool_find_host_site(const struct run_pool *o, struct pool_sight *sigh
 
 int run_pool(const struct run_pool *o)
 {
-    static struct pool_sight sight; /* threads use both until the process ends */
+    /* static, because threads use `sight` and `site` until the process ends */
+    static struct pool_sight sight;
     static struct pool_site site;
     char name[UNIQUE_BYTES], folder[PATH_MAX];
     bool is_refused;
@@ -216,7 +219,7 @@ int run_pool(const struct run_pool *o)
         return knobs_mistake("gradpool run", "%s", mistake);
     sight.endpoint = site.endpoint = o->endpoint ? o->endpoint : OPERATOR_ENDPOINT_DEFAULT;
     gethostname(site.node, sizeof site.node - 1);
-    unsetenv("GRADPOOL_INCARNATION"); /* inherited from a pool that has started this process */
+    unsetenv("GRADPOOL_INCARNATION"); /* set if another pool has started this process as a worker */
     unique_name("run", name, sizeof name);
     snprintf(folder, sizeof folder, FOLDER_PREFIX "%s", o->job ? o->job : name);
     protect_key();
@@ -249,6 +252,7 @@ int run_pool(const struct run_pool *o)
                                          .calls_context = &site};
     int code = pool_run(&options);
     fflush(NULL);
-    /* no exit handler of a library may run while the thread that requests the state still runs */
+    /* ends without the exit handlers of libraries, because the thread that requests the state still
+     * runs */
     _exit(code);
 }

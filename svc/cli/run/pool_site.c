@@ -63,7 +63,7 @@ static bool orders_verb(const Gradpool__Wire__PoolOrder *order, enum site_verb *
     }
 }
 
-/* Keeps the orders of a message, and frees the message. */
+/* Appends the orders in the message to the list of unread orders, and frees the message. */
 static void orders_receive(void *context, envelope *message)
 {
     struct pool_site *site = context;
@@ -111,7 +111,8 @@ static int wire_tell(struct pool_site *site, envelope *request, struct err *err)
     return error;
 }
 
-/* The service has answered with a failure, or has refused the key. */
+/* Returns whether the service has refused the request or the key. False: the connection has failed,
+ * or the time has passed. */
 static bool wire_is_refused(const struct pool_site *site, int error)
 {
     bool is_answered = site->channel && *channel_failure(site->channel) == '\0';
@@ -171,7 +172,8 @@ static int wire_withdraw_job(struct pool_site *site, const char *job, struct err
     return error == -ENOENT && wire_is_refused(site, error) ? 0 : error; /* the job is over */
 }
 
-/* An order about an earlier job of the folder: no process of that job exists. */
+/* Answers an order about an earlier job of the folder. No process of this job exists, so the rank
+ * in the order is reported as ended. */
 static int wire_answer_absent(struct pool_site *site, const struct site_terms *terms,
                               const struct pool_order *order, struct err *err)
 {
@@ -262,7 +264,7 @@ static int wire_send_join(struct pool_site *site, const struct site_terms *terms
                    "hosts");
 }
 
-/* Workers that the coordinator does not know are ended. */
+/* Adds an order to end each worker that the coordinator does not know. */
 static void wire_end_stale(struct pool_site *site, const Gradpool__Wire__PoolWelcome *welcome)
 {
     for (size_t i = 0; i < welcome->n_stale; i++)
@@ -273,7 +275,7 @@ static void wire_end_stale(struct pool_site *site, const Gradpool__Wire__PoolWel
                      "the service does not know this start of the rank");
 }
 
-/* Ends earlier jobs of the folder. `ret_has_job`: the coordinator has the present one. */
+/* Ends earlier jobs of the folder. `ret_has_job`: whether the coordinator knows the present job. */
 static int wire_end_earlier(struct pool_site *site, const struct site_terms *terms,
                             const Gradpool__Wire__PoolWelcome *welcome, bool *ret_has_job,
                             struct err *err)
@@ -292,7 +294,7 @@ static int wire_end_earlier(struct pool_site *site, const struct site_terms *ter
     return error;
 }
 
-/* Waits for the end of an earlier job that has the name of the present one. */
+/* Waits until an earlier job with the name of the present job has ended. */
 static int wire_clear(struct pool_site *site, const struct site_terms *terms, struct err *err)
 {
     uint64_t deadline_ns = answer_deadline_ns();

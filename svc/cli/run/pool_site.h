@@ -21,12 +21,14 @@ struct pool_site {
     char node[HOST_NAME_MAX + 1];
     struct channel *channel; /* NULL: none */
     bool is_clearing;        /* an earlier job with the name of the pool's job is being ended */
-    bool is_flooded;         /* more orders have arrived than memory is used for */
+    /* an order was dropped, because the list of orders is full or memory is missing */
+    bool is_flooded;
     struct pool_order *orders;
     size_t count, room;
 };
 
-/* The context of these calls is a struct pool_site. */
+/* Functions with which svc/pool/site reaches the coordinator. Their `context` is a struct
+ * pool_site. */
 extern const struct site_calls pool_site_calls;
 
 #endif

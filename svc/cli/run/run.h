@@ -8,10 +8,10 @@ extern const struct knob run_knobs[], resize_knobs[];
 
 #define RUN_SLURM_MAX 32
 
-/* The engine of the processes of workers. */
+/* Options --engine and --slurm: which program starts the processes of the workers. */
 struct run_engine {
     const char *name;               /* NULL: the option is not set */
-    char *slurm[RUN_SLURM_MAX + 1]; /* options for srun and sbatch; NULL ends */
+    char *slurm[RUN_SLURM_MAX + 1]; /* options for srun and sbatch; the list ends with NULL */
 };
 
 /* Options of `run` with --workers-max. */

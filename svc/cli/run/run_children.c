@@ -22,7 +22,7 @@
 /* Seconds in which the processes have to end: after the forwarded signal, and after SIGTERM. */
 #define ASKED_S 10
 #define TOLD_S 5
-/* Maximum time between the two arrivals of a signal that was sent to a process and to its group. */
+/* A signal that was sent to a process and to its group arrives twice, at most this time apart. */
 #define ECHO_NS (200 * NS_PER_MS)
 
 /* Steps by which the processes are ended, in this order. */
@@ -36,11 +36,12 @@ enum ending {
 struct children {
     const struct run_plan *plan;
     pid_t *pids; /* 0: the process has ended */
-    /* Two for each process: standard output and standard error. NULL if `is_plain`. */
+    /* Two entries for each process: its standard output and its standard error. NULL if
+     * `is_plain`. */
     struct run_output *outputs;
     /* destinations of this process's standard output and standard error */
     struct run_screen screens[2];
-    /* destination of standard error; often also that of standard output */
+    /* destination of standard error, which may also be the destination of standard output */
     struct run_screen *error_screen;
     struct pollfd *fds;
     int signal_fd, code;
@@ -150,7 +151,7 @@ static void note_end(struct children *c, uint32_t index, int status)
     c->pids[index] = 0;
     c->alive--;
     if (c->alive == 0)
-        end_all(c, TOLD); /* descendants that keep the pipes open have some seconds to end */
+        end_all(c, TOLD); /* limits the time of reading pipes that descendants keep open */
     if (is_wanted || status == 0)
         return;
     describe(status, text, sizeof text);

@@ -270,7 +270,8 @@ static void prepare(const struct run_plan *plan, uint32_t index)
     setenv("MASTER_ADDR", run->master, 1);
     setenv("MASTER_PORT", run->port, 1);
     setenv("GRADPOOL_JOB", run->job, 1);
-    unsetenv("GRADPOOL_RANK"); /* inherited variables would take precedence over those of `run` */
+    /* removed, because they would take precedence over the variables of `run` */
+    unsetenv("GRADPOOL_RANK");
     unsetenv("GRADPOOL_SIZE");
     if (run->endpoint)
         setenv("GRADPOOL_ENDPOINT", run->endpoint, 1);

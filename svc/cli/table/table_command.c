@@ -26,7 +26,8 @@ const struct knob table_knobs[] = {
 enum table_verb { VERB_NONE, VERB_LIST, VERB_EXPORT, VERB_IMPORT };
 
 struct table_wish {
-    struct operator_options options; /* first field, for operator_set_job() */
+    /* first field, because operator_set_job() casts the context to this type */
+    struct operator_options options;
     enum table_verb verb;
     const char *tenant, *table, *path;
 };

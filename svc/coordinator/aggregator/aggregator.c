@@ -102,8 +102,9 @@ static void lost_alive(struct aggregator *a)
     lost(a);
 }
 
-/* Handles the Goodbye, the last message of an aggregator. The process is about to end. For a
- * process on this host the pidfd reports the end, so nothing else is done (K4). */
+/* Called when an aggregator has sent its last message, Goodbye. If the process runs on this host,
+ * the aggregator is lost when the pidfd reports the end of the process (K4). Any other aggregator
+ * is lost now. */
 void aggregator_left(struct aggregator *a)
 {
     log_info("%s has no tasks left, and leaves", AGGREGATOR_NAME(a));
@@ -120,7 +121,8 @@ void aggregator_drain_losing(struct aggregator *a, const char *loses)
     else if (a->state == AGGREGATOR_AWAY && a->process.fd >= 0)
         process_kill(a->process.fd, SIGTERM);
     else if (a->state == AGGREGATOR_AWAY)
-        /* the process ends without a further request, so the aggregator is lost at once */
+        /* The process ends without a request from this coordinator, so the aggregator is lost
+         * now. */
         timer_start(a->service->loop, &a->timer, 0);
 }
 
@@ -155,9 +157,9 @@ static void expired(struct timer *timer)
     process_kill(a->process.fd, SIGKILL); /* the pidfd reports the end; then process_ended() runs */
 }
 
-/* Returns how long the coordinator waits for a new connection. A live aggregator reconnects at
- * once. If an aggregator on another host does not reconnect, its process has nearly always
- * ended. */
+/* Returns how long the coordinator waits for a new connection. Half of the timeout is enough for a
+ * remote aggregator: a live aggregator reconnects at once, so the process of an aggregator that
+ * does not reconnect has nearly always ended. */
 uint64_t aggregator_grace_ns(const struct aggregator *a)
 {
     uint64_t timeout_ns = a->service->options->aggregator_timeout_ns;

@@ -33,7 +33,7 @@ struct lane {
     /* `shards`: number of pieces that are shards of tables. `planned`: number of pieces that the
      * declare now being handled will add. */
     uint32_t jobs, pieces, shards, planned;
-    uint64_t ranks; /* sum over all pieces; each piece counts the workers of its job */
+    uint64_t ranks; /* number of workers that the lane serves, summed over its pieces */
     /* bytes of memory for each piece, and for each rank of a piece; 0: unknown */
     uint64_t piece_bytes, rank_bytes;
     /* Speed of the host's network interface, which all lanes of the host share; 0: unknown. */
@@ -91,13 +91,14 @@ void aggregator_watch(struct aggregator *a);
 void aggregator_attach(struct aggregator *a, struct peer *p);
 /* Requests that the aggregator completes all open rounds and then ends. */
 void aggregator_drain(struct aggregator *a);
-/* Like aggregator_drain(). `loses` is a sentence that the aggregator logs: the jobs that lose
- * state. */
+/* Like aggregator_drain(). `loses` is a sentence for the aggregator's log that names the jobs whose
+ * state will be lost. */
 void aggregator_drain_losing(struct aggregator *a, const char *loses);
 /* Handles an aggregator whose silence has reached its limit. A local process is killed; any other
  * aggregator is lost. */
 void aggregator_hung(struct aggregator *a);
-/* Handles the Goodbye of an aggregator whose lanes are closed. */
+/* Called when an aggregator whose lanes are closed has sent Goodbye. A remote aggregator is lost at
+ * once, a local aggregator when its process has ended. */
 void aggregator_left(struct aggregator *a);
 /* Handles the end of the control connection. The aggregator is lost if no new connection arrives
  * within `grace_ns`. */

@@ -93,7 +93,8 @@ void stats_forget(struct aggregator *a)
 }
 
 /* Returns whether this coordinator has stored each row that the reply omits. If two requests were
- * open at the same time, a stored row may be newer than the row whose digest was in the request. */
+ * open at the same time, a newer row may have replaced the stored row; the reply is then
+ * dropped. */
 static bool has_known(const struct aggregator *a, const WIRE(StatsReply) * reply)
 {
     for (size_t i = 0; i < reply->n_lanes; i++) {

@@ -89,7 +89,7 @@ void call_answer(struct aggregator *a, const envelope *reply)
                  failed ? reply->failure->text : "");
         return;
     }
-    /* An answer to a call that has ended at its deadline is ignored. */
+    /* An answer that arrives after the deadline of its call is ignored. */
 }
 
 bool call_went_unanswered(int code)

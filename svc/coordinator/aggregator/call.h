@@ -10,7 +10,7 @@
 typedef void (*call_done_fn)(struct service *s, void *data, const envelope *reply, int code,
                              const char *text);
 
-/* Sets the id of `request`, sends it, and stores a copy of `data` for `done`. Returns 0 or -ENOMEM.
+/* Sends `request` with a new id, and stores a copy of `data` for `done`. Returns 0 or -ENOMEM.
  * After -ENOMEM, nothing was sent and `done` is not called. */
 int call_send(struct aggregator *a, envelope *request, uint64_t timeout_ns, call_done_fn done,
               const void *data, size_t data_bytes);

@@ -4,7 +4,8 @@
 
 #include "svc/coordinator/aggregator/aggregator.h"
 
-/* Creates the state. Called before the aggregators are restored. Returns 0 or -ENOMEM. */
+/* Creates the state of the pings. Called before the aggregators are restored. Returns 0 or
+ * -ENOMEM. */
 int liveness_create(struct service *s);
 void liveness_destroy(struct service *s);
 void liveness_start(struct service *s);

@@ -1,5 +1,5 @@
-/* Requests about copies of tables to owners and replica lanes. Every request may be repeated: a
- * lane answers a repeated one without effect. */
+/* Requests about copies of tables to owners and replica lanes. A lane answers a repeated request
+ * without doing anything again, so the coordinator may repeat each request. */
 #include "svc/base/cleanup.h"
 #include "svc/base/clock.h"
 #include "svc/base/log.h"
@@ -30,7 +30,8 @@ static struct copy_told copy_told_of(const struct shards_copy *copy)
     return (struct copy_told){copy->job->id, copy->copy, copy->state};
 }
 
-/* Finds the copy of a request, if it still is in the state in which the request was sent. */
+/* Finds the copy of a request. Returns NULL if the copy has ended, or has left the state in which
+ * the request was sent; the answer is then ignored. */
 static struct shards_copy *copy_told_find(struct service *s, const struct copy_told *told)
 {
     struct job *job = jobs_find_id(s, told->job);
@@ -64,7 +65,8 @@ static void copy_log_told(struct service *s, void *data, const envelope *reply, 
         return;
     copy->asked = 0;
     if (!reply && (call_went_unanswered(code) || code == -ENOMEM))
-        return copy_later(copy, PAUSE_NS); /* an owner that returns or is lost continues at once */
+        /* When the owner has reconnected or was lost, the copy continues without this pause. */
+        return copy_later(copy, PAUSE_NS);
     if (!reply) {
         copy_note_end(copy, text, true);
         log_warn("job %s: lane %u did not change its log of changed rows: %s; see the log of its "
@@ -77,7 +79,7 @@ static void copy_log_told(struct service *s, void *data, const envelope *reply, 
     copy_step(copy);
 }
 
-/* Returns the number of the job's failed tables. */
+/* Lists the numbers of the job's failed tables, and returns how many there are. */
 static size_t copy_failed_tables(const struct job *job, uint32_t *ret_numbers)
 {
     size_t count = 0;
@@ -129,7 +131,8 @@ static void copy_table_told(struct service *s, void *data, const envelope *reply
     copy_step(copy);
 }
 
-/* Sends the shards of one table on the owner that have this group. */
+/* Sends the replica lane those shards of one table that are on the owner and have this group. Adds
+ * the request to copy->asked. */
 static int copy_tell_table(struct shards_copy *copy, struct job_table *table, uint32_t group,
                            uint32_t *numbers)
 {

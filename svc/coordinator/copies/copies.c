@@ -1,5 +1,5 @@
-/* States of the copies of tables. "No copy" is stored before words of pushes go on without one, and
- * a copy is promoted only if it is stored as whole (K168). */
+/* States of the copies of tables. Before the owner completes pushes without a copy, "no copy" is
+ * stored. After the loss of the owner, a copy is promoted only if it is stored as whole (K168). */
 #include "svc/coordinator/copies/internal.h"
 
 #include "svc/base/clock.h"
@@ -13,7 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Pause before another copy, which doubles with each fault up to 26 s (K182). */
+/* Pause after the first fault of a copy. The pause doubles with each further fault, up to 26 s
+ * (K182). */
 #define PAUSE_NS (200 * NS_PER_MS)
 #define FAILURES_MOST 8
 #define LASTING_NS (10 * NS_PER_S)
@@ -87,7 +88,7 @@ void copy_later(struct shards_copy *copy, uint64_t delay_ns)
 
 /* ---- the store ---- */
 
-/* Stores for all shards on the owner which lane has a whole copy; replica 0: none. */
+/* Stores for each shard on the owner that lane `replica` has a whole copy; 0: no lane has one. */
 static int copy_put(const struct shards_copy *copy, uint32_t replica)
 {
     struct job *job = copy->job;
@@ -118,7 +119,7 @@ static bool tables_want_copies(const struct job *job)
     return false;
 }
 
-/* Returns whether the lane has confirmed all shards that it has. */
+/* Returns whether the lane has shards, and has confirmed all of them. Failed tables are ignored. */
 static bool owner_is_ready(const struct job *job, const struct lane *lane)
 {
     bool has_shards = false;
@@ -133,7 +134,9 @@ static bool owner_is_ready(const struct job *job, const struct lane *lane)
     return has_shards;
 }
 
-/* Chooses the lane with the fewest pieces, of the aggregator that keeping_choose_for() chooses. */
+/* Chooses the replica lane: the lane with the fewest pieces, of the aggregator that
+ * keeping_choose_for() returns. Open lanes are preferred. Returns 0 if there is no other
+ * aggregator. */
 static uint32_t copy_choose(const struct job *job, const struct lane *owner)
 {
     const struct aggregator *a = aggregator_find(job->service, keeping_choose_for(job, owner));
@@ -163,11 +166,14 @@ static void copy_begin(struct shards_copy *copy)
                  job->name, copy->owner);
         copy->is_lacking = true;
         snprintf(copy->fault, sizeof copy->fault, "there is no other aggregator");
-        copy->state = COPY_ENDING; /* words may wait for a log from before a restart (K168) */
+        /* The owner may still have a log from before a restart, and would wait for the copy
+         * before it completes pushes. In this state the owner is ordered to end its log (K168). */
+        copy->state = COPY_ENDING;
         return copy_step(copy);
     }
     copy->copy = job->service->numbers->next_task++;
-    if (copy_put(copy, 0) < 0) /* the number is stored, so that no other copy gets the same */
+    /* The number is stored first, so that no later copy gets the same number. */
+    if (copy_put(copy, 0) < 0)
         return copy_later(copy, NS_PER_S);
     if (copy->is_lacking)
         *copy->fault = 0;
@@ -200,7 +206,8 @@ static void copy_note_lost(struct shards_copy *copy)
     copy_step(copy);
 }
 
-/* A copy that lasted shows that its end has another cause than the faults before. */
+/* Counts consecutive faults. The count starts anew after a copy that was whole for LASTING_NS,
+ * because the faults before that copy had another cause. */
 void copy_note_end(struct shards_copy *copy, const char *why, bool is_fault)
 {
     bool has_lasted = copy->whole_ns && clock_now_ns() - copy->whole_ns >= LASTING_NS;
@@ -260,7 +267,8 @@ static void copies_add_missing(struct job *job)
     }
 }
 
-/* A copy contains the tables that the owner had at its begin. */
+/* Returns whether the owner has received a table or shard after the begin of the copy. Such a table
+ * is missing in the copy, which therefore has to begin again. */
 static bool copy_lacks_table(const struct shards_copy *copy)
 {
     bool has_begun = copy->state >= COPY_PLACING && copy->state <= COPY_WHOLE;
@@ -300,7 +308,7 @@ static bool copy_is_at(const struct lane *lane, const struct aggregator *a)
     return lane && lane->aggregator == a;
 }
 
-/* A copy is never at the same aggregator as its owner. */
+/* The aggregator has either the owner or the replica lane of a copy, never both. */
 void table_copies_aggregator_lost(struct job *job, const struct aggregator *a)
 {
     list_for_each_safe_entry (struct shards_copy, copy, &job->index->tables.copies, link) {
@@ -359,7 +367,7 @@ void table_copies_handle_report(struct peer *p, const envelope *message)
     copy_step(copy);
 }
 
-/* Adds the copy that the rows of a shard name. */
+/* Creates the entry of the copy that the store names for this shard, unless the entry exists. */
 static void copy_restore(struct job *job, const struct job_shard *shard)
 {
     uint32_t owner = shard->former ? shard->former : shard->lane ? shard->lane->id : shard->stored;
@@ -373,8 +381,9 @@ static void copy_restore(struct job *job, const struct job_shard *shard)
     copy->state = shard->former ? COPY_PROMOTING : shard->lane ? COPY_WHOLE : COPY_PROMOTED;
 }
 
-/* Without its lane, a shard with a whole copy is promoted. A shard whose promotion is stored, but
- * whose replica lane is lost, is stranded, so its table fails. */
+/* Restores the copies from the rows of all shards. A shard that has lost its lane is promoted if
+ * the copy is whole. If the promotion was stored, but the replica lane is lost as well, the shard
+ * stays without a lane, and its table fails. */
 void table_copies_restore(struct job *job)
 {
     job_each_table(table, job) table_each_shard(shard, table)

@@ -1,6 +1,6 @@
-/* Promotion: the shards of a lost owner go on at the replica lane. The new routes are stored in one
- * transaction with the next epoch of the job, before the replica lane or a worker receives them
- * (K169). */
+/* Promotion: after the loss of an owner, the replica lane serves the owner's shards. The new routes
+ * are stored in one transaction with the next epoch of the job, before the replica lane or a worker
+ * receives them (K169). */
 #include "svc/base/log.h"
 #include "svc/base/text.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -27,7 +27,9 @@ void promote_begin(struct shards_copy *copy)
     job_each_table(table, copy->job) table_each_shard(shard, table)
     {
         if (table->failure || shard->lane != owner || shard->copy != copy->copy)
-            continue; /* the copy does not contain a shard that the owner received later */
+            /* The owner received this shard after the begin of the copy, so the copy lacks the
+             * shard. */
+            continue;
         shard_detach(table, shard);
         shard->former = copy->owner;
     }
@@ -36,7 +38,7 @@ void promote_begin(struct shards_copy *copy)
     copy_step(copy);
 }
 
-/* Returns the group for shards that have none; 0: all groups are used. */
+/* Returns a new group for the promoted shards that have no group; 0: all groups are used (K170). */
 static uint32_t promote_group(const struct job *job)
 {
     uint32_t group = 0;

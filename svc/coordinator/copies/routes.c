@@ -1,4 +1,5 @@
-/* Sends routes of tables after a promotion. A worker ignores a route that it has already. */
+/* Sends the routes of tables after a promotion. A worker that already has a route ignores the
+ * message. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/copies/internal.h"
 #include "svc/coordinator/service.h"
@@ -30,7 +31,8 @@ static size_t tables_routes(const struct job *job, WIRE(TableRoute) * *ret_route
     return count;
 }
 
-/* All tables are in one message, because a worker moves its requests of all tables together. */
+/* The routes of all tables are in one message, because a worker sends its open requests of all
+ * tables to the new lanes at the same time. */
 void tables_send_routes(struct job *job, const struct session *to)
 {
     _cleanup_free_ WIRE(TableRoute) **routes =

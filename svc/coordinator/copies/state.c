@@ -20,7 +20,8 @@ static WIRE(TableCopyState) copy_state_shown(const struct shards_copy *copy)
     }
 }
 
-/* A whole copy contains only the shards that the owner had at its begin. */
+/* Returns the state of the copy for one shard. A shard that the owner received after the begin of
+ * the copy has no copy, although the copy is whole. */
 static WIRE(TableCopyState)
     shard_copy_state(const struct job_shard *shard, const struct shards_copy *copy)
 {

@@ -308,8 +308,8 @@ static void set_ranks(struct declare *d, const bool *had, bool on)
             tensor_set_rank(d->wanted[i], d->peer->session->rank, on);
 }
 
-/* Stores the declare in one transaction. Memory is changed only after the transaction has succeeded
- * (K1). */
+/* Stores the declare in one transaction. The memory is not changed before the transaction has
+ * succeeded (K1). */
 static int keep(struct declare *d, const bool *had, struct err *err)
 {
     struct service *s = d->peer->service;
@@ -425,8 +425,7 @@ static void answer_when_ready(struct declare *d)
     declare_check_waits(d->job);
 }
 
-/* Removes the new tensors. Their pieces have a chosen lane, but are not attached to the lane
- * yet. */
+/* Removes the new tensors after an error. No lane has received their pieces yet. */
 static void undo(struct declare *d)
 {
     for (; d->created_count > 0; d->created_count--) {
@@ -439,7 +438,7 @@ static void undo(struct declare *d)
     d->job->next_piece = d->next_piece;
     if (d->job->tensors_count > 0)
         return;
-    d->job->terms->layout = 0; /* the next declare counts as the first declare again */
+    d->job->terms->layout = 0; /* The next declare counts as the first declare of the job. */
     *d->job->profile = (struct profile){0};
     d->job->figures->knows_tensors = false;
 }

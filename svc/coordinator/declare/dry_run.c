@@ -1,7 +1,7 @@
 /* `gradpool plan` shows where the service would place a job now, with the predicted losses, or why
- * the service would refuse the job. A dry run creates a job and handles it like a declare (K34).
- * The job is in the list of jobs only while limits are checked. Other jobs, lanes, numbers and the
- * store do not change. */
+ * the service would refuse the job. A dry run creates a job, handles the job like a declare, and
+ * frees the job (K34). While limits are checked, the job is in the list of jobs. Other jobs, lanes,
+ * numbers and the store do not change. */
 #include "svc/coordinator/declare/dry_run.h"
 
 #include "svc/base/cleanup.h"
@@ -202,8 +202,8 @@ static const struct job *visible(const struct job *trial, uint64_t id)
     return is_visible ? job : NULL;
 }
 
-/* Adds the predicted losses on one lane, with and without the new job, which is the last of
- * `jobs`. */
+/* Adds the predicted losses on one lane to the reply, with and without the new job. `jobs`: all
+ * jobs on the lane; the last one is the new job. */
 static int add_costs(const struct job *trial, const struct packer_resident *jobs, size_t count,
                      WIRE(PlanLane) * lane, WIRE(PlanReply) * reply)
 {

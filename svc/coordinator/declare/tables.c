@@ -109,7 +109,9 @@ struct tables_asked {
     size_t wanted_count;
     /* number of the job's next table before this declare; tables from this number on are new */
     uint32_t next_table;
-    bool fails_job; /* the ranks disagree, so no clock could end, and the job fails */
+    /* The ranks have declared different terms. Some ranks would wait forever for other ranks'
+     * clocks, so the job fails. */
+    bool fails_job;
 };
 
 /* Returns why lanes cannot serve a table with these terms, or NULL. */
@@ -132,9 +134,9 @@ static bool job_has_other_durability(const struct job *job, const struct table_t
     return false;
 }
 
-/* Returns why the job cannot have a table with these terms, or NULL. Without BSP no lane waits for
- * the update of a worker. The loss of a worker then only releases ranks that wait for the slowest
- * clock. */
+/* Returns why the job cannot have a table with these terms, or NULL. An elastic job may have tables
+ * without BSP only: no lane waits for the updates of a lost worker, and its loss only releases the
+ * ranks that wait for the slowest clock. */
 static const char *job_lack(const struct job *job, const struct table_terms *terms)
 {
     bool takes_late = job->workers > job->ranks->founding;
@@ -246,8 +248,8 @@ static bool table_is_new(const struct tables_asked *d, const struct job_table *t
     return table->id >= d->next_table;
 }
 
-/* Chooses a lane, a task and an epoch for each shard of a new table. table_adopt() later adds the
- * shards to the sums of the lanes. */
+/* Chooses a lane, a task and an epoch for each shard of a new table. The lanes' sums of shards and
+ * bytes change later, in table_adopt(). */
 static int table_plan(struct job_table *table, struct lane **lanes, struct err *err)
 {
     int error = placing_plan_shards(table, lanes, err);

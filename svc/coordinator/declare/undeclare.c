@@ -69,8 +69,8 @@ void undeclare_handle(struct peer *p, const envelope *request)
     size_t count = 0;
     for (size_t i = 0; i < wanted->n_tensors; i++) {
         struct tensor *tensor = jobs_tensor(session->job, wanted->tensors[i]);
-        /* A tensor that this rank has not declared is skipped, because a worker that did not
-         * receive the reply repeats its request. */
+        /* A worker that did not receive the reply repeats its request, so a tensor that this rank
+         * has not declared is skipped. */
         if (!tensor || !tensor_has_rank(tensor, session->rank))
             continue;
         tensor_set_rank(tensor, session->rank, false);

@@ -1,6 +1,6 @@
-/* Requests of operators and ranks to export and import one table or all tables of a job. Owns
- * struct filing. A hold of a table ends when its operator or rank disconnects, when a lane of the
- * table is lost, or at a deadline. RULES.md: K115, K150. */
+/* Operators and ranks request exports and imports of one table or of all tables of a job. Owns
+ * struct filing. The lanes hold the tables until the operator or rank disconnects, a lane of the
+ * tables is lost, or a deadline has passed. RULES.md: K115, K150. */
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -14,8 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Longest time between two requests: of an operator, and of a rank, whose next request waits for an
- * agreement with all other ranks. */
+/* Longest time between two requests of an operator, and of a rank. A rank's next request comes only
+ * after an agreement with all other ranks. */
 #define SILENCE_NS (5 * NS_PER_S)
 #define SILENCE_BETWEEN_NS (60 * NS_PER_S)
 
@@ -86,8 +86,9 @@ static void filing_continued(struct service *s, void *data, const envelope *repl
         log_debug("an order about a held table has failed: %s", text);
 }
 
-/* Ends the hold on all lanes, without a wait for their answers. A lane that does not receive the
- * request has lost its connection to the coordinator, and ends the hold itself. */
+/* Ends the hold on all lanes, without a wait for their answers. If a request cannot be sent, the
+ * connection to the lane's aggregator is closed, because a lane without a connection to the
+ * coordinator ends the hold itself. */
 static void filing_let_go_on(struct filing *f)
 {
     f->turn++;
@@ -222,8 +223,8 @@ static struct filing *filing_create(struct peer *p, const envelope *request, con
     return f;
 }
 
-/* Checks the tables of a request. Returns 0 or an error with a text. `ret_only`: the table; NULL:
- * all tables of the job are meant. */
+/* Checks the tables of a request. Returns 0, or an error with a text. `ret_only`: the only table of
+ * the request; NULL: the request means all tables of the job. */
 static int filing_find_tables(const struct job *job, const WIRE(TableFileRequest) * wanted,
                               const struct job_table **ret_only, struct err *err)
 {
@@ -319,7 +320,7 @@ void filing_handle(struct peer *p, const envelope *message)
     struct filing *f = filing_own(p, message->id, request->file);
     if (!f)
         return;
-    timer_stop(&f->timer); /* while calls are open, only the deadlines of the calls apply */
+    timer_stop(&f->timer); /* While calls to lanes are open, each call has a deadline of its own. */
     f->request = message->id;
     f->turn++;
     f->pending = 0;

@@ -16,7 +16,8 @@
 #define AGAIN_NS (5 * NS_PER_MS)
 #define PATIENCE_NS (10 * NS_PER_S) /* longest wait until all lanes have stopped the tables */
 
-/* Adds up the answers of the lanes to the last request. */
+/* Combines the last answers of all lanes, for each table: the largest clock, the largest number of
+ * updates, and the number of rows. */
 static void filing_sum_lanes(struct filing *f)
 {
     for (size_t at = 0; at < f->lanes_count; at++) {
@@ -28,7 +29,7 @@ static void filing_sum_lanes(struct filing *f)
     }
 }
 
-/* One table in the first answer. */
+/* Parts of a message that describe one table to the operator or rank. */
 struct filing_view {
     WIRE(TableFileTable) table;
     WIRE(TableSpec) spec;
@@ -120,8 +121,8 @@ static bool filing_is_level(struct filing *f)
     return is_held && (!has_bsp || least == f->clock);
 }
 
-/* Ends the request. A push that waits for table memory completes no clock, so the error names the
- * limit of this memory. */
+/* Ends the request with an error. If pushes wait for table memory, no clock ends before the limit
+ * is raised, so the error names this limit. */
 static void filing_give_up(struct filing *f, const struct job_table *table)
 {
     struct err lack;

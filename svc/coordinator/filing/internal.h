@@ -31,18 +31,19 @@ struct filing_tables {
 struct filing {
     struct list link; /* node in works.filings */
     struct peer *peer;
-    uint64_t id, request; /* request: number of the operator's open request; 0: none */
+    uint64_t id, request; /* request: number of the open request of the operator or rank; 0: none */
     uint32_t job;
     struct filing_tables *tables;
     bool is_import;
-    bool is_between;  /* requested by a rank, while all other ranks wait for the end */
-    bool is_ready;    /* all lanes hold all tables, those with BSP at `clock` */
-    uint32_t turn;    /* number of the last group of calls; earlier replies are ignored */
+    bool is_between; /* requested by a rank; all other ranks wait until the export or import ends */
+    bool is_ready;   /* all lanes hold all tables, those with BSP at `clock` */
+    uint32_t turn;   /* number of the last group of calls; earlier replies are ignored */
     uint32_t pending; /* number of unanswered calls of this group */
     uint64_t clock;
-    uint64_t since_ns; /* time of the request, then the time at which all lanes held the tables */
+    /* time of the request; from is_ready on, time at which all lanes held the tables */
+    uint64_t since_ns;
     struct timer timer;
-    /* table whose rows are transferred now; number of the shard whose rows are exported next */
+    /* place: index of the table whose rows are transferred now. shard: next shard of an export. */
     uint32_t place, shard;
     uint64_t from;
     struct filing_part *part; /* rows.c: part of an import that is being written; NULL: none yet */

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STANDS_NS (20 * NS_PER_S) /* longest hold by an export, unless all ranks wait */
+#define STANDS_NS (20 * NS_PER_S) /* longest hold by an operator's export */
 #define PUT_BYTES_MAX (UINT64_C(1) << 20)
 
 static bool filing_lane_has(const struct filing *f, size_t at, const struct job_shard *shard)
@@ -24,8 +24,8 @@ static bool filing_lane_has(const struct filing *f, size_t at, const struct job_
            shard->group == lane->group;
 }
 
-/* Returns the index of the entry with a shard of the present table; f->lanes_count: none, because
- * the shard has another lane since the begin. */
+/* Returns the index of the entry for this shard of the present table. Returns f->lanes_count if the
+ * shard has moved to another lane since the beginning of the export or import. */
 static size_t filing_at(const struct filing *f, const struct job_shard *shard)
 {
     size_t at = 0;
@@ -34,8 +34,8 @@ static size_t filing_at(const struct filing *f, const struct job_shard *shard)
     return at;
 }
 
-/* Returns the export or import of a lane's reply. Returns NULL for a reply to an earlier group of
- * calls, and for an error, which ends the export or import. */
+/* Returns the export or import to which a lane's reply belongs. Returns NULL if the reply belongs
+ * to an earlier group of calls. An error ends the export or import, and returns NULL as well. */
 static struct filing *filing_heard(struct service *s, const struct filing_asked *asked,
                                    const envelope *reply, int code, const char *text)
 {
@@ -85,7 +85,7 @@ void filing_read(struct filing *f)
         return filing_await(f);
     }
     size_t at = filing_at(f, &table->shards[f->shard]);
-    if (at == f->lanes_count) /* the new lane does not hold the table */
+    if (at == f->lanes_count) /* The shard's present lane was never ordered to hold the table. */
         return filing_break(f, -EAGAIN,
                             "table '%s' of job %.64s: an aggregator was lost during the export, "
                             "and shard %u is on another lane now; export again",
@@ -106,7 +106,7 @@ static size_t filing_row_bytes(const struct job_table *table)
            (size_t)row_moments(t->rule, t->dim) * sizeof(float);
 }
 
-/* Copies the rows that belong to the entry with index `at`. Returns the number of copied bytes. */
+/* Copies the rows for the lane of entry `at` to `ret_rows`. Returns the number of copied bytes. */
 static size_t filing_gather(const struct filing *f, const struct job_table *table,
                             const ProtobufCBinaryData *rows, size_t at, uint8_t *ret_rows)
 {
@@ -126,7 +126,8 @@ static size_t filing_gather(const struct filing *f, const struct job_table *tabl
     return bytes;
 }
 
-/* Rows that are sent again if the allowance of a lane had no room for them. */
+/* A part of an import. The part is kept until all lanes have stored its rows. `is_short`: the
+ * allowance of a lane had no room, so the part is sent again. */
 struct filing_part {
     bool is_short;
     size_t bytes;
@@ -135,8 +136,8 @@ struct filing_part {
 
 static void filing_write_part(struct filing *f);
 
-/* Called when all lanes have answered. If an allowance had no room, the part is sent again.
- * Stored rows are then replaced by the same rows. */
+/* Called when all lanes have answered. If an allowance had no room, the whole part is sent again;
+ * rows that a lane has stored already are replaced by the same rows. */
 static void filing_part_is_over(struct filing *f)
 {
     if (f->part->is_short)
@@ -145,8 +146,9 @@ static void filing_part_is_over(struct filing *f)
     filing_await(f);
 }
 
-/* Handles a lane whose allowance had no room for the rows. The lane has asked for more before it
- * answered, so the coordinator has already granted or refused this. */
+/* Called when the allowance of a lane had no room for the rows. The lane has requested a larger
+ * allowance before its answer, so the coordinator has granted or refused this already. After a
+ * refusal the import ends; otherwise the part is sent again. */
 static void filing_lacks_room(struct filing *f, const struct filing_asked *asked)
 {
     const struct job_table *table = filing_table(f);
@@ -169,7 +171,8 @@ static void filing_was_written(struct service *s, void *data, const envelope *re
         filing_part_is_over(f);
 }
 
-/* Sends the rows that belong to the lane. Returns the number of their bytes, or an error. */
+/* Sends to the lane of entry `at` the rows of its shards. Returns the number of bytes sent, or a
+ * negative errno. */
 static int64_t filing_write_lane(struct filing *f, const struct job_table *table,
                                  const ProtobufCBinaryData *rows, size_t at, uint8_t *buffer)
 {
@@ -181,7 +184,8 @@ static int64_t filing_write_lane(struct filing *f, const struct job_table *table
     return error < 0 ? error : (int64_t)m.rows.len;
 }
 
-/* Sends each row to its lane. -ENOENT: a row has no lane, and other rows may have been sent. */
+/* Sends each row to its lane. Returns -ENOENT if a row belongs to no lane; other rows may have been
+ * sent before. */
 static int filing_write_lanes(struct filing *f, const struct job_table *table,
                               const ProtobufCBinaryData *rows, uint8_t *buffer)
 {

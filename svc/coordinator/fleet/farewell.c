@@ -9,8 +9,7 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-/* A process that is ending. The slot of the process was freed, and may already have a new
- * process. */
+/* A process that is about to end. Its slot was freed, and may already have a new process. */
 struct farewell {
     struct list link; /* entry in fleet.farewells */
     struct service *service;
@@ -54,7 +53,8 @@ static void take_process(struct slot *slot)
     loop_watch(s->loop, &f->watch, EPOLLIN);
     slot->watch.fd = -1;
     slot->process = (struct provisioned){.watch_fd = -1};
-    if (slot->starts > 0) /* a planned end is not counted as a restart */
+    /* A planned end does not count as a restart, so the time of the last start is forgotten. */
+    if (slot->starts > 0)
         slot->starts_ns[(slot->starts - 1) % RESTARTS_MAX] = 0;
 }
 

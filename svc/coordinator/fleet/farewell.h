@@ -11,9 +11,9 @@
 void fleet_leaves(struct aggregator *a);
 /* Returns whether the former aggregator of this slot is still running and uses the slot's ports. */
 bool fleet_lacks_port(const struct slot *slot);
-/* Functions for ending processes whose slots were freed. farewells_kill() kills one process, and
- * farewells_end() kills all. farewells_are_over() returns whether all of these processes have
- * ended. farewells_destroy() frees the records. */
+/* Processes that are about to end, and whose slots were freed: farewells_kill() kills the process
+ * of one aggregator, and farewells_end() kills all. farewells_are_over() returns whether all have
+ * ended. farewells_destroy() frees the records without ending a process. */
 void farewells_kill(struct service *s, const struct aggregator *a);
 void farewells_end(struct service *s);
 bool farewells_are_over(const struct service *s);

@@ -41,8 +41,8 @@ static bool is_manned(const struct slot *slot)
     return a && !a->is_stopping;
 }
 
-/* Returns whether the service has a job, and an aggregator that is not lost. In this case a slot
- * whose starts fail does not end the service. */
+/* Returns whether the service has a job, and an aggregator that is not lost. Failed starts in a
+ * slot then do not end the service. */
 static bool others_are_needed(const struct service *s)
 {
     list_for_each_entry (struct aggregator, a, &s->aggregators, link)
@@ -51,8 +51,9 @@ static bool others_are_needed(const struct service *s)
     return false;
 }
 
-/* Handles a failed start. After START_FAILURES_MAX consecutive failures the service ends, because
- * the next start would fail for the same reason. */
+/* Called after a failed start; the slot is started again later. After START_FAILURES_MAX
+ * consecutive failures the service ends instead, because the next start would fail for the same
+ * reason. The service continues if other aggregators serve jobs. */
 static void start_failed(struct slot *slot, const char *how)
 {
     struct service *s = slot->service;
@@ -203,8 +204,8 @@ static void try_again(struct timer *timer)
     fleet_check(container_of(timer, struct slot, again)->service);
 }
 
-/* Marks slot 0 as wanted if no aggregator would remain, because new jobs, and jobs without lanes,
- * need an aggregator. */
+/* If every aggregator is lost or about to end, marks slot 0 as wanted, because new jobs and jobs
+ * without lanes need an aggregator. */
 static void want_one(struct service *s)
 {
     if (s->fleet->leave_done)
@@ -277,11 +278,12 @@ void fleet_want_another(struct service *s)
 {
     for (size_t i = 0; i < s->fleet->slots_count && fleet_wanted(s) < fleet_least(s); i++)
         if (fleet_may_start(&s->fleet->slots[i]))
-            /* 0 open lanes: the aggregator only stores replicas */
+            /* No lane opens: the aggregator only stores replicas until growth opens its lanes. */
             fleet_want(&s->fleet->slots[i], 0);
 }
 
-/* Returns false also for a slot that pauses after too many starts. */
+/* Returns whether the slot will soon have a new aggregator. A slot that pauses after too many
+ * starts does not count. */
 bool fleet_is_coming(const struct slot *slot)
 {
     bool waits = !list_is_empty(&slot->again.link) && slot->watch.fd < 0 && !has_aggregator(slot);
@@ -325,8 +327,8 @@ void fleet_drain(struct service *s, bool now)
 {
     for (size_t i = 0; i < s->fleet->slots_count; i++) {
         timer_stop(&s->fleet->slots[i].again);
-        /* Without `now`, an aggregator that has joined gets a message on its control connection,
-         * and no signal. */
+        /* Without `now`, the caller requests aggregators that have joined to drain by a message, so
+         * only processes that have not joined get a signal. */
         if (s->fleet->slots[i].watch.fd >= 0 && (now || !has_aggregator(&s->fleet->slots[i])))
             s->fleet->provisioner->ops->stop(s->fleet->provisioner, &s->fleet->slots[i].process,
                                              now);
@@ -396,7 +398,8 @@ int fleet_create(struct service *s)
     if (!s->fleet)
         return -ENOMEM;
     s->fleet->service = s;
-    timer_init(&s->fleet->leave_timer, NULL); /* order/leaving.c sets the function of this timer */
+    /* order/leaving.c sets the callback before the first start of this timer. */
+    timer_init(&s->fleet->leave_timer, NULL);
     list_init(&s->fleet->farewells);
     return 0;
 }

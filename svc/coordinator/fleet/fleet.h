@@ -20,8 +20,8 @@ struct slot {
     char cores[256];
     char grant[33];
     uint16_t data_port;
-    /* lanes_count: lanes of the slot's aggregator. open_count: number of lanes that open when it
-     * joins. */
+    /* lanes_count: number of lanes of the slot's aggregator. open_count: number of these lanes that
+     * open when the aggregator joins. */
     uint32_t lanes_count, open_count;
     bool is_wanted; /* an aggregator should run in this slot */
     /* if not wanted: deadline of the current step of stopping the aggregator */
@@ -45,8 +45,8 @@ struct fleet {
     size_t slots_count;
     struct list farewells; /* ending processes whose slots were freed (farewell.c) */
     struct timer leave_timer;
-    /* Function to call when all aggregators that end with the service have moved their tasks and
-     * replicas to other aggregators (order/leaving.c). NULL: no such move is in progress. */
+    /* Called when all aggregators that end with the service have moved their tasks and replicas
+     * away (order/leaving.c). NULL: no such move is in progress. */
     leave_done_fn leave_done;
 };
 

@@ -62,8 +62,8 @@ static void welcome(struct aggregator *a, uint64_t request)
                .lanes = lanes, .n_lanes = a->lanes_count);
 }
 
-/* Frees the lost aggregator of the slot that the new aggregator uses. So `status` shows one row for
- * each slot. */
+/* A new aggregator uses the slot of lost aggregators. Frees these, so that `status` shows one row
+ * for each slot. */
 static void drop_lost_of_slot(struct service *s, uint32_t slot)
 {
     list_for_each_safe_entry (struct aggregator, a, &s->aggregators, link)
@@ -167,8 +167,9 @@ static bool join_is_valid(struct peer *p, uint64_t request, const WIRE(Aggregato
     return !wrong;
 }
 
-/* Returns whether the aggregator was started for this service. Another service may use the former
- * port of the aggregator's service, and must not receive its gradients. */
+/* Returns whether the aggregator was started for this service. If not, a failure was sent: this
+ * service may have got the former port of another service, and must not use the other service's
+ * aggregators. */
 static bool is_for_this_service(struct peer *p, uint64_t request, const char *named)
 {
     const char *name = p->service->options->name ? p->service->options->name : "";

@@ -8,8 +8,8 @@
 /* Returns how many more lanes may open. The future lanes of aggregators that are starting count as
  * open. */
 size_t lanes_room(const struct service *s);
-/* Like lanes_room(), but the future lanes of aggregators that are starting do not count as open.
- * Used for jobs that need a lane at once. */
+/* Like lanes_room(), but ignores aggregators that are starting. Used for jobs that need a lane at
+ * once. */
 size_t lanes_room_now(const struct service *s);
 /* Opens a lane because a task is placed on it or moved to it. */
 void lane_open(struct lane *lane);

@@ -61,7 +61,8 @@ static void build(struct command *command, const struct provision *what)
 static void become(const struct command *command, char **environment, int pipe_end)
 {
     if (pipe_end >= 0)
-        fcntl(pipe_end, F_SETFD, 0); /* this end stays open until the aggregator ends */
+        /* the child keeps this end of the pipe open until the aggregator ends */
+        fcntl(pipe_end, F_SETFD, 0);
     /* SIGTERM and SIGINT stay blocked until the aggregator reads these signals from a signalfd. A
      * library's constructor installs handlers for both signals, so a signal during the load of the
      * program would end the process without a message. */
@@ -71,8 +72,9 @@ static void become(const struct command *command, char **environment, int pipe_e
     sigaddset(&held, SIGINT);
     sigprocmask(SIG_SETMASK, &held, NULL);
     setpgid(0, 0);
-    /* When the coordinator ends, the process group becomes orphaned. If one of its processes is
-     * stopped, the kernel sends SIGHUP to the group. */
+    /* The end of the coordinator makes this process group an orphan. If a process of the group is
+     * stopped at this time, the kernel sends SIGHUP to the group, and SIGHUP must not end the
+     * aggregator. */
     sigaction(SIGHUP, &(struct sigaction){.sa_handler = SIG_IGN}, NULL);
     execve("/proc/self/exe", command->argv, environment);
     _exit(127);
@@ -99,9 +101,9 @@ static void close_end(int *end)
     *end = -1;
 }
 
-/* Opens a pipe if a sandbox refuses pidfd_open(). The aggregator inherits one end. The other end
- * becomes readable when the aggregator ends. No data is ever written. If pidfds are allowed, both
- * ends stay -1. */
+/* If a sandbox refuses pidfd_open(), opens a pipe instead. The aggregator inherits one end. The
+ * other end becomes readable when the aggregator ends; no data is ever written. If pidfds are
+ * allowed, both ends stay -1. */
 static int open_pipe(int ends[2])
 {
     int fd = pidfd_open(getpid(), 0);
@@ -167,7 +169,8 @@ static bool local_collect(struct provisioner *p, const struct provisioned *it, c
 {
     int status = 0, how = WNOHANG;
     if (is_pipe(it->watch_fd)) {
-        /* The aggregator has closed the pipe, so it is ending, and its exit code is not needed. */
+        /* The aggregator closes the pipe only at its end. The kill limits the wait in waitpid();
+         * the exit code may be lost. */
         kill(it->pid, SIGKILL);
         how = 0;
     }
@@ -184,7 +187,8 @@ static void local_stop(struct provisioner *p, const struct provisioned *it, bool
 {
     int number = now ? SIGKILL : SIGTERM;
     if (is_pipe(it->watch_fd))
-        /* this process has not reaped the child, so the number cannot belong to another process */
+        /* the child was not reaped yet, so the kernel has not given its number to another
+         * process */
         kill(it->pid, number);
     else
         pidfd_send_signal(it->watch_fd, number, NULL, 0);

@@ -14,8 +14,8 @@
 struct provision {
     const char *join, *service; /* service: name of the service; NULL: none */
     const char *cores;
-    /* secret for one join; not passed on the command line, because other users could read it
-     * there */
+    /* secret for one join; passed in the environment, because other users could read the command
+     * line */
     const char *grant;
     const char *advertise, *interface_name, *allow_uids; /* NULL: the option is left out */
     uint32_t lanes_per_core, network_gbit; /* network_gbit 0: the option is left out */

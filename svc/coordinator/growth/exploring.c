@@ -1,7 +1,7 @@
-/* Moves load from slow lanes to faster lanes, with at most one experiment at a time for each job
- * (K46). packer/explore/explore.h has the rules. This file describes the job to the rules, divides
- * tasks of which only some pieces move, moves pieces, and moves them back. Owns struct
- * exploring. */
+/* Experiments: moves load from slow lanes to faster lanes, at most one experiment at a time for
+ * each job (K46). packer/explore/explore.h decides which pieces move, and whether they move back.
+ * This file describes the job for these decisions, divides tasks of which only some pieces move,
+ * and moves pieces. Owns struct exploring. */
 #include "svc/coordinator/growth/exploring.h"
 
 #include "packer/explore/explore.h"
@@ -25,23 +25,22 @@
 #define MARGIN_PPM 10000 /* margin below the loss limit, as in the packer (L1) */
 /* number of steps of the bisection in room_beside(), enough for a result to a millionth */
 #define ROOM_STEPS 20
-/* largest number of measurements between two attempts to undo an experiment */
+/* limit of exploring.pause */
 #define PAUSE_LOOKS 64
 
-/* Lane of a piece before the experiment. The struct has numbers instead of pointers, because the
- * piece or the lane may be freed before the experiment is undone. */
+/* A piece of the experiment and its lane before the experiment. The struct has numbers instead of
+ * pointers, because the piece or the lane may be freed before the experiment is undone. */
 struct origin {
     uint32_t piece, lane;
 };
 
 struct exploring {
     struct explore state;
-    /* membership: increases when code outside this file has changed the job's ranks or lanes (X8).
-     * moved_ns: time of the job's last move that this file knows. */
+    /* membership: number of changes of the job's ranks or lanes by code outside this file (X8).
+     * moved_ns: time of the job's last move, when this file last compared. */
     uint64_t membership, moved_ns;
     uint32_t layout; /* hash of workers and lanes */
-    /* Pieces of the experiment and their former lanes. The list is freed when all pieces have moved
-     * back, or need not move back. */
+    /* Pieces of the experiment and their former lanes. Empty if no piece has to move back. */
     struct origin *origins;
     size_t origins_count;
     /* `pause`: number of measurements between two attempts to move pieces back. `pause_left`:
@@ -87,8 +86,8 @@ static bool are_within(const char *policy, const struct packer_resident *jobs, s
     return true;
 }
 
-/* Returns the most lane time that the job may add to the lane while every job there stays within
- * its loss limit. The value is found by bisection. */
+/* Returns the largest lane time that the job may add to the lane so that every job on the lane
+ * stays within its loss limit. Found by bisection. */
 static uint64_t room_beside(const struct job *job, const struct residents *all, const char *policy,
                             uint64_t lane_ns, uint32_t lane)
 {
@@ -110,8 +109,9 @@ static uint64_t room_beside(const struct job *job, const struct residents *all, 
     return low;
 }
 
-/* Returns how many bytes of tensors the job may add to the lane. 0: a lane time is not measured.
- * UINT64_MAX: the lane has no other job, or the policy has no loss limits. */
+/* Returns how many bytes of tensors the job may add to the lane. 0: the lane time of one of the
+ * jobs is not measured. UINT64_MAX: no other job is on the lane, or the policy has no loss
+ * limits. */
 static uint64_t room_bytes(const struct job *job, const struct residents *all,
                            const struct lane *lane)
 {
@@ -208,11 +208,11 @@ static int see_pieces(struct job *job, struct sight *sight)
     return 0;
 }
 
-/* Returns a hash of the job's lanes and training workers. The states of the lanes are left out,
- * because a closed lane may open again. */
+/* Returns a hash of the job's lanes and training workers, to detect changes. The hash ignores
+ * whether a lane is open, because a closed lane may open again. */
 static uint32_t layout_of(const struct job *job, const struct sight *sight)
 {
-    /* the layout also differs if other ranks train, even if their number is the same */
+    /* the version differs if other ranks train, even if their number is the same */
     uint32_t who = members_training(job) + job->ranks->version;
     uint32_t hash = who * UINT32_C(2654435761) + (uint32_t)job->tensors_count;
     for (size_t i = 0; i < sight->seen.lanes_count; i++)
@@ -220,8 +220,8 @@ static uint32_t layout_of(const struct job *job, const struct sight *sight)
     return hash;
 }
 
-/* Resets the rules for this job if another part of the service has moved the job's tasks, or if the
- * job's lanes or workers have changed (X8). */
+/* Forgets the experiment and resets the rules for this job if other code has moved the job's tasks,
+ * or if the job's lanes or workers have changed (X8). */
 static void look_for_strangers(struct exploring *x, const struct job *job,
                                const struct sight *sight)
 {
@@ -268,9 +268,9 @@ struct leaver {
     struct lane *target;
 };
 
-/* Lists the pieces of the experiment that have not returned to their former lane. Skips pieces that
- * are undeclared or have no lane, and pieces whose former lane is not open. `ret_leavers` has room
- * for all origins, or is NULL. */
+/* Lists the pieces of the experiment that have not returned to their former lane. Pieces that were
+ * undeclared or have no lane are left out, and so are pieces whose former lane is not open.
+ * `ret_leavers` has room for all origins; NULL: the pieces are only counted. */
 static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
 {
     const struct exploring *x = job->growth->exploring;
@@ -288,8 +288,8 @@ static size_t find_returners(const struct job *job, struct leaver *ret_leavers)
     return count;
 }
 
-/* Called when the moves have ended. Pieces that could not return are moved again after the next
- * measurement (X4). */
+/* Called when the moves have ended. If some pieces could not return, the rules are not informed
+ * yet, and the pieces are moved again after the next measurement (X4). */
 static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
 {
     struct job *job = jobs_find_id(s, job_id);
@@ -297,7 +297,7 @@ static void trip_over(struct service *s, uint32_t job_id, bool has_moved)
         return;
     struct exploring *x = job->growth->exploring;
     x->is_under_way = false;
-    /* the last move was part of the experiment itself, so it does not reset the rules */
+    /* This move was part of the experiment, so look_for_strangers() must ignore the move. */
     x->moved_ns = job->figures->moved_ns;
     if (x->state.phase != EXPLORE_RETURNING || find_returners(job, NULL) == 0)
         explore_moved(&x->state, has_moved);
@@ -377,8 +377,8 @@ static void move_back(struct job *job)
             job->name, err_text(error));
 }
 
-/* Tries again to move the pieces back: first after the next measurement, then after pauses of
- * doubling length. */
+/* Called after each measurement while pieces have to move back. Moves the pieces at the first call,
+ * then after pauses of doubling length. */
 static void try_again(struct job *job)
 {
     struct exploring *x = job->growth->exploring;
@@ -418,9 +418,8 @@ static bool is_away(const struct lane *lane)
     return lane && lane->aggregator->state == AGGREGATOR_AWAY;
 }
 
-/* Returns whether the job, or its experiment, has a lane on a disconnected aggregator. Decisions
- * wait until this aggregator is connected or lost, because its lanes cannot carry out a
- * decision. */
+/* Returns whether the job or its experiment has a lane on a disconnected aggregator. Such a lane
+ * cannot carry out a decision, so decisions wait until the aggregator is connected or lost. */
 static bool waits_for_lanes(const struct job *job)
 {
     const struct exploring *x = job->growth->exploring;

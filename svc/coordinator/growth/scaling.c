@@ -1,6 +1,6 @@
 /* Growth: opens and parks lanes, moves tasks, and starts and stops local aggregators. The rules
- * (packer/growth/scale.h) are called once in each measured window. Owns the state of the rules. The
- * rules are not used for a job that arrives between two windows (K31). */
+ * (packer/growth/scale.h) are called once in each measured window; a job that arrives between two
+ * windows is placed without them (K31). Owns the state of the rules. */
 #include "svc/coordinator/growth/scaling.h"
 
 #include "svc/base/cleanup.h"
@@ -31,8 +31,8 @@ const char *scaling_verb_name(enum scale_verb verb)
     return names[verb];
 }
 
-/* Replaces the job's number in the reason by the job's name. Returns `text`, or the unchanged
- * reason. */
+/* Writes the reason of the decision to `text`, with the job's name instead of its number. Returns
+ * `text`, or the unchanged reason if the reason names no job. */
 static const char *name_job(struct service *s, const struct scale_decision *d, char *text,
                             size_t text_bytes)
 {
@@ -101,7 +101,8 @@ static void park_beyond(struct service *s, struct aggregator *a, size_t *open)
     }
 }
 
-/* Lanes with pieces stay open, even if --lanes-max was higher before the restart. */
+/* Lanes with pieces stay open, even if they are more than --lanes-max, which may have been higher
+ * before the restart. */
 void scaling_restored(struct service *s)
 {
     size_t open = 0;
@@ -117,9 +118,9 @@ void scaling_restored(struct service *s)
 
 /* --- tasks --- */
 
-/* Called when no more tasks are leaving a closing lane. If some tasks could not move, the lane
- * opens again, and its hold time starts again. So a failed drain is not repeated in every
- * window. */
+/* Called when a job's tasks have left a closing lane or could not move. After the last of these
+ * jobs, the lane opens again. If some tasks could not move, the time of low load is counted anew,
+ * so that growth does not repeat the failed drain in every window. */
 static void left(struct lane *lane)
 {
     if (lane->leaving > 0 || lane->use != LANE_CLOSING)
@@ -235,7 +236,7 @@ const char *scaling_stay_text(const struct job *job, char *text, size_t text_byt
     return text;
 }
 
-/* Logs why a job above its loss limit stays on its lanes. The same reason is logged once. */
+/* Logs why a job above its loss limit stays on its lanes, once for each reason. */
 static void tell_who_stays(struct service *s)
 {
     char prefix[TENANT_PREFIX_BYTES], text[SCALING_STAY_BYTES];

@@ -41,8 +41,8 @@ void scaling_joined(struct aggregator *a, const struct slot *slot);
 const char *scaling_stay_text(const struct job *job, char *text, size_t text_bytes);
 const char *scaling_verb_name(enum scale_verb verb);
 
-/* Called when a job's tasks have moved away from the lane, or could not be moved. Decrements the
- * number of jobs that are leaving the lane. */
+/* Called when the moves of one job's tasks away from the lane have ended, with or without success.
+ * Decrements lane->leaving. */
 void scaling_left(struct service *s, uint32_t lane);
 
 #endif

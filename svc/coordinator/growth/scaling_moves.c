@@ -1,6 +1,7 @@
 /* Moves tasks for growth, or for an experiment with slow lanes. A trip is the list of all moves of
- * one job. The tasks move in batches. At any time no more state is frozen than during an operator's
- * order (K21). Owns struct trip. A failed trip is not repeated; the rules make a new decision. */
+ * one job. Its tasks move in batches, which are as small as those of an operator's order, to limit
+ * the frozen state (K21). Owns struct trip. After a failure the trip ends, and the rules make a new
+ * decision. */
 #include "svc/coordinator/growth/scaling_moves.h"
 
 #include "svc/base/log.h"
@@ -17,7 +18,7 @@ struct trip {
     uint64_t id;
     uint32_t job, source; /* source: lane that is being drained; 0: none */
     struct task_move *moves;
-    struct task *tasks; /* sizes of the tasks in `moves`, from which batches are formed */
+    struct task *tasks; /* the tasks of `moves` with their sizes, for the division into batches */
     size_t count, at, batch;
     struct moved moved; /* sums over the batches that have moved so far */
     trip_done_fn done;  /* called at the end of the trip; NULL: growth itself has begun the trip */

@@ -43,9 +43,9 @@ static uint64_t load_ppm(struct lane *lane)
     return lane->load_ppm = load;
 }
 
-/* Adds the lane to the description. Growth can neither open nor close a withheld lane, nor a lane
- * whose aggregator is away or about to end. Tasks on such a lane, and tasks that move to such a
- * lane, are counted as well. */
+/* Adds the lane to the description. Growth must neither open nor close a lane that is withheld, or
+ * whose aggregator is away or about to end. Such a lane is described as changing, and is left out
+ * if no task is on the lane or moves there. */
 static void see_lane(struct scaling_look *look, struct lane *lane, bool is_kept)
 {
     const struct aggregator *a = lane->aggregator;
@@ -98,7 +98,7 @@ static void see_lanes(struct service *s, struct scaling_look *look)
     qsort(look->lanes, look->seen.lanes_count, sizeof *look->lanes, compare_lanes);
 }
 
-/* Returns the position of the lane in the description, or SIZE_MAX if it has none. */
+/* Returns the index of the lane in the description; SIZE_MAX: the lane was not added. */
 static size_t position_of(const struct scaling_look *look, const struct lane *lane)
 {
     struct scale_lane key = {.lane = {.id = lane->id}};
@@ -112,10 +112,11 @@ static size_t position_of(const struct scaling_look *look, const struct lane *la
 struct task_part {
     uint32_t task, lane, pieces;
     uint64_t bytes;
-    double lane_ns; /* sum of the measured times of the task's tensors; 0: unknown */
+    double lane_ns; /* measured lane time of the task's tensors for a round; 0: unknown */
 };
 
-/* Sums over the tasks of a job on one lane. The position of the lane is the index of its sum. */
+/* Sums over the tasks of a job on one lane. The array of sums has the same order as the lanes of
+ * the description. */
 struct sum {
     double bytes, parts_ns;
     uint64_t lane_ns; /* measured lane time of a round for all tasks of the job on the lane */
@@ -171,9 +172,9 @@ static size_t merge_parts(struct task_part *parts, size_t count, struct sum *sum
     return tasks;
 }
 
-/* Returns the lane time of the task. The measured lane time of the job's tensors on this lane is
- * divided among its tasks, in proportion to the measured times of their tensors. Before these times
- * are known, bytes are used. */
+/* Returns the lane time of a task for a round. The measured lane time of the job on this lane is
+ * divided among its tasks, in proportion to the measured times of their tensors, or to their bytes
+ * while these times are unknown. */
 static uint64_t task_lane_ns(const struct task_part *part, const struct sum *sum)
 {
     if (sum->lane_ns == 0)
@@ -208,8 +209,9 @@ static void add_tasks(struct scaling_look *look, const struct job *job, uint32_t
     }
 }
 
-/* Adds a task for the shards of the job on each lane, so that their lane time counts as load. The
- * task never moves, because a job with tables is pinned (is_ordered) and its lanes stay open. */
+/* Adds one task for the job's shards on each lane, so that their lane time counts as load. Growth
+ * never moves this task, because a job with tables is pinned (is_ordered) and its lanes stay
+ * open. */
 static void add_shards(struct scaling_look *look, const struct job *job, uint32_t position)
 {
     for (size_t i = 0; i < job->shares_count; i++) {
@@ -238,17 +240,17 @@ static bool is_moving(const struct job *job)
     return false;
 }
 
-/* Returns whether all measurements of the job are from lanes with other jobs. The job's loss is
- * then unknown. */
+/* Returns whether the job was measured only on lanes with other jobs. Its loss is then unknown,
+ * because there is no measurement without other jobs. */
 static bool wants_alone(const struct job *job)
 {
     return job->profile->now.period_ns > 0 && !profile_knows_alone(job->profile) &&
            !job_is_idle(job);
 }
 
-/* Returns how many lanes are enough for the job; 0: unknown. An idle job cannot be measured. With
- * --explore the number stays unknown, because otherwise growth would undo the moves of
- * experiments. */
+/* Returns how many lanes are enough for the job; 0: unknown, for example for an idle job, which is
+ * not measured. With --explore the result is always 0, because growth would otherwise undo the
+ * moves of experiments. */
 static uint32_t lanes_enough(const struct job *job)
 {
     bool is_sought =
@@ -284,7 +286,7 @@ static void see_job(struct scaling_look *look, struct job *job, struct task_part
 
 struct sizes {
     size_t lanes, jobs, pieces, pieces_most; /* pieces_most: largest number of pieces of one job */
-    size_t shares;                           /* sum over all jobs; each job counts its lanes */
+    size_t shares;                           /* number of pairs of a job and one of its lanes */
 };
 
 static struct sizes count(const struct service *s)

@@ -1,6 +1,6 @@
-/* Owns struct job_counts. A lane never resets its counts while it serves the job, so the sum over
- * all lanes only grows. Counts from a lane are checked: lists of different lengths, or of more
- * ranks than the job has, are ignored. */
+/* Counts over the rounds of a job with backup workers. Owns struct job_counts. A lane never resets
+ * its counts while it serves the job, so the sum over all lanes only grows. A lane's counts are
+ * ignored if their lists have different lengths, or more ranks than the job. */
 #include "svc/coordinator/job/counts.h"
 
 #include "svc/base/log.h"
@@ -79,8 +79,8 @@ static bool counts_are_valid(const struct job *job, const WIRE(RoundCounts) * co
            counts->n_dropped == counts->n_counted && counts->n_scale_ns == counts->n_counted;
 }
 
-/* Adds the counts of one lane if the lists in the counts have valid lengths. Only the lane that now
- * leads the rounds knows the times of ranks. */
+/* Adds the valid counts of one lane. The times of ranks replace the earlier times, because only the
+ * lane that leads the rounds now has such times. */
 static void counts_add(WIRE(RoundCounts) * sum, const WIRE(RoundCounts) * counts)
 {
     sum->rounds += counts->rounds;

@@ -216,7 +216,8 @@ int jobs_restore(struct service *s, const struct store_job *row)
     job->next_piece = row->next_piece;
     job->terms->layout = row->layout;
     job->ranks->founding =
-        row->wanted ? row->founding : row->workers; /* 0: no initial rank has joined yet */
+        /* `founding` 0: no initial rank has joined yet */
+        row->wanted ? row->founding : row->workers;
     job->ranks->wanted = row->wanted ? row->wanted : row->workers;
     job->ranks->version = row->version;
     job->ranks->rest = row->rest;
@@ -321,7 +322,7 @@ void jobs_end_if_empty(struct job *job)
 
 /* --- tensors of a job --- */
 
-/* Allocates room for one more tensor in both tables. */
+/* Makes room for one more tensor in job->tensors and in the index by name. */
 static int grow_tables(struct job *job)
 {
     if (hash_reserve(&job->index->by_name) < 0)

@@ -48,7 +48,9 @@ struct tensor {
     struct hash_link by_name; /* entry in job_index.by_name */
     struct job *job;
     uint32_t id, dtype;
-    uint64_t elements, committed, steps; /* last reported round; updates up to it, plus 1; or 0 */
+    /* `committed`: last round that a rank has reported. `steps`: number of updates up to this
+     * round, plus 1; 0: unknown. */
+    uint64_t elements, committed, steps;
     struct terms terms;
     char *name;
     char *failure; /* reason that was sent to workers; NULL: the tensor has not failed */
@@ -84,11 +86,10 @@ enum share_how {
     SHARE_MOVED,     /* the former lane was lost, and no other lane keeps all limits */
     SHARE_DRAINED,   /* the former lane was drained, and no other lane keeps all limits */
     SHARE_ORDERED,   /* an operator has ordered the move to this lane */
-    /* growth emptied the former lane, and all jobs stay within their loss limits */
-    SHARE_GATHERED,
-    SHARE_RELIEVED, /* growth moved tasks from a lane on which a job exceeded its limit */
-    SHARE_NARROWED, /* growth tested the job on fewer lanes, or ended such a test */
-    SHARE_SHIFTED,  /* the former lane was slow, or an experiment uses this lane */
+    SHARE_GATHERED,  /* growth emptied the former lane; every job stays within its loss limit */
+    SHARE_RELIEVED,  /* growth moved tasks from a lane on which a job exceeded its limit */
+    SHARE_NARROWED,  /* growth tested the job on fewer lanes, or ended such a test */
+    SHARE_SHIFTED,   /* the former lane was slow, or an experiment uses this lane */
 };
 
 /* The pieces of a job on one lane, and the job's measurements there. */
@@ -99,11 +100,10 @@ struct share {
     uint32_t open_task;
     uint64_t open_task_bytes;
     struct seen seen;
-    uint64_t looked_ns;   /* arrival of the last measurements that were used */
+    uint64_t looked_ns;   /* time at which the last measurements in use arrived */
     struct estimate time; /* lane time of a round, estimated from samples */
     bool was_alone;       /* `time` has a sample from a period without other jobs on the lane */
-    /* Lane time of a round: measured, or predicted before the first measurement; 0: unknown. */
-    uint64_t lane_ns;
+    uint64_t lane_ns;     /* lane time of a round, measured or at first predicted; 0: unknown */
     /* Times of a round, from the last JobUse with completed rounds. stalled_ns: for one worker. */
     uint64_t queue_ns, handled_ns, stalled_ns;
     uint64_t behind_ns; /* handled_ns, minus lane time, minus waits for the core (K106) */
@@ -128,7 +128,7 @@ struct session {
     uint64_t number, identity;
     char *node;
     enum session_state state;
-    bool asks_entry, wants_entry; /* EnterRequest is expected; EnterRequest has arrived (K108) */
+    bool asks_entry, wants_entry; /* the worker will send EnterRequest; has sent one (K108) */
     bool knows_wait; /* the worker has the current reason for waiting (placement/waiting.c) */
     struct peer *peer;
     uint64_t billed_ns;    /* CPU time charged to this connection before the session began */
@@ -148,15 +148,15 @@ enum entering {
 
 /* Ranks of the job, and ranks that join or leave (folders membership/ and session/). */
 struct job_ranks {
-    uint32_t founding, wanted; /* initial number of ranks; number after the last resize (K45) */
-    uint32_t version, rest;    /* of the membership; never decrease. `rest` odd: all sleep (SL20) */
+    uint32_t founding, wanted; /* number of ranks at first, and after the last resize (K45) */
+    uint32_t version, rest;    /* counters of changes; `rest` is odd while all ranks sleep (SL20) */
     uint64_t changed_ns; /* last change of `version`; 0: unchanged since this process started */
     bool told_shrinking; /* the advice to shrink a job was logged (placement/shrinking.c) */
     bool tells_leavers;  /* lanes have not yet received the ranks that have left */
     bool is_growing;     /* rank `grower` waits in gp_job_resize() until more ranks have joined */
     uint32_t grower;
-    uint32_t claims; /* present operations that exclude other operations, as bits of enum claim */
-    enum entering entering;        /* how late workers enter rounds (late_join.c) */
+    uint32_t claims;        /* operations in progress that exclude others: bits of enum claim */
+    enum entering entering; /* how late workers enter rounds (late_join.c) */
     struct regrouping *regrouping; /* change of ranks in progress; NULL: none */
     struct holding *holding; /* a rank that is stopped at the end of its iteration; NULL: none */
     struct stages *stages;   /* state of folder stage/; NULL: no rank has requested a stage */
@@ -187,7 +187,7 @@ struct job_waits {
     char *waits_for; /* sentence for workers and operators; NULL: the job does not wait (K102) */
     uint64_t measure_by_ns; /* deadline of the wait until another job is measured; 0: no wait */
     uint64_t start_by_ns;   /* deadline of the wait for an aggregator; 0: no wait */
-    uint32_t requests;      /* number of requests of its workers without a reply */
+    uint32_t requests;      /* number of workers' requests that wait for a reply */
     bool is_for_rows;       /* pushes wait for table memory (K145) */
 };
 
@@ -203,7 +203,7 @@ struct job_growth {
     struct scale_memory memory;  /* state of the rules G1 to G13 */
     enum scale_stay told_stay;   /* last logged reason for which growth does not move the job */
     uint64_t ordered_until_ns;   /* end of the hold after an operator's order (K105) */
-    struct exploring *exploring; /* search for slow lanes; NULL: not begun */
+    struct exploring *exploring; /* state of the search for slow lanes; NULL: not begun */
 };
 
 /* Measurements of the job in training (folder measure/). */

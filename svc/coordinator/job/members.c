@@ -32,9 +32,9 @@ uint32_t members_training(const struct job *job)
     return count ? count : 1;
 }
 
-/* Returns whether a new tensor begins without the late workers of its job. The result is true if
- * the job has step records, and a rank that is no late worker belongs to the tensor's set. The late
- * workers then enter all tensors together (K108). */
+/* Returns whether a new tensor begins without the late workers of its job, which then enter all
+ * tensors together (K108). True if the job has step records, and some member of the tensor's set is
+ * no late worker. */
 static bool begins_without_late(const struct tensor *tensor)
 {
     const struct job *job = tensor->job;

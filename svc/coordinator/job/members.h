@@ -9,27 +9,28 @@
  * `wanted` that has not joined yet. */
 bool members_have(const struct job *job, uint32_t rank);
 uint32_t members_count(const struct job *job);
-/* Returns the number of training ranks, at least 1. A counter that sums over all workers is divided
- * by this number to get the mean value of a worker. */
+/* Returns the number of training ranks, at least 1. A caller divides a sum over all workers by this
+ * number to get the mean of one worker. */
 uint32_t members_training(const struct job *job);
 /* Returns whether this rank of an elastic job has left or was lost. Its declares are then
  * ignored. */
 bool members_is_gone(const struct job *job, uint32_t rank);
 /* Sets the members of a new tensor: all members of the job that are in the tensor's set of ranks.
- * In a job with step records, late workers without an entry are left out. */
+ * In a job with step records, late workers that have not entered yet are left out. */
 void members_begin(struct tensor *tensor);
-/* Returns whether the ranks of the tensor's rounds are the members of each stage: a tensor of all
- * ranks, whose rounds need all of them, and which does not belong to the client library (K174). */
+/* Returns whether, in each stage, the tensor's rounds need exactly the members of the stage. True
+ * for a tensor of all ranks whose rounds need all of them, unless the client library owns the
+ * tensor (K174). */
 bool members_suit_stages(const struct tensor *tensor);
-/* Returns whether a stage has begun, and the tensor suits stages. */
+/* Returns whether a stage has begun, and members_suit_stages() is true for the tensor. */
 bool members_follow_stage(const struct tensor *tensor);
 /* Returns whether the ranks of the tensor's rounds may differ from its declared set. */
 bool members_vary(const struct tensor *tensor);
 /* Returns the terms of the tensor for a message to a lane, with the present members as the set of
  * ranks. The result is the tensor's own terms, or `buffer`. */
 const struct terms *members_terms(const struct tensor *tensor, struct terms *buffer);
-/* Returns whether the worker takes part in the tensor's rounds. A late worker takes part after the
- * lanes have added its rank. */
+/* Returns whether the tensor's rounds need the worker. A late worker is needed after the lanes have
+ * added its rank. */
 bool members_has_entered(const struct tensor *tensor, const struct session *session);
 /* Returns whether the rank is a late worker that has not entered any tensor yet. No lane knows such
  * a rank. */

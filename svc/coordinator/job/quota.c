@@ -56,7 +56,7 @@ static void count_lent_on(struct service *s, const WIRE(LaneUse) * lane)
     }
 }
 
-/* Sums the lent memory over all lanes, once for all jobs of a reply. */
+/* Called once for each reply, not for each job, because the sums need the counters of all lanes. */
 void quota_count_lent(struct service *s)
 {
     list_for_each_entry (struct tenant, t, &s->door->tenants, link)

@@ -17,7 +17,7 @@ void quota_of_tenant(const struct service *s, const struct tenant *tenant, struc
 /* Sets `regions_most` and `lent_most` of every tenant from the last measurements: the most memory
  * regions on one lane, and the most bytes on one aggregator. */
 void quota_count_lent(struct service *s);
-/* Returns the row of a reply with a limit and its use. */
+/* Returns a row for a reply: the limit and its use. */
 WIRE(LimitUse) quota_row(const struct limits *limits, enum limit limit, uint64_t used);
 
 /* Checks whether the tenant may start a job. Returns 0 or -EDQUOT; `err` names the owner, the
@@ -33,7 +33,7 @@ int quota_check_declared(const struct job *job, struct tensor *const *tensors, s
 int quota_check_table(const struct job *job, uint32_t shards, struct err *err);
 /* Checks whether lanes may use `bytes` more for the rows of the job's tables. */
 int quota_check_rows(const struct job *job, uint64_t bytes, struct err *err);
-/* Returns the bytes that the limits of job and tenant leave for further rows. */
+/* Returns how many more bytes of rows the limits of job and tenant allow. */
 uint64_t quota_rows_room(const struct job *job);
 /* Checks whether one request may name `count` tensors. Called before all other checks of the
  * request. */

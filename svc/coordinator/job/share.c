@@ -1,5 +1,5 @@
-/* Shares of lanes. Owns struct share, and each lane's numbers of jobs, pieces and bytes. No other
- * file attaches pieces to lanes or detaches pieces, so these numbers stay right. */
+/* Shares of lanes. Owns struct share, and each lane's numbers of jobs, pieces and bytes. Only this
+ * file attaches pieces to lanes and detaches pieces, so these numbers are always correct. */
 #include "svc/coordinator/job/share.h"
 
 #include "svc/coordinator/aggregator/busy_time.h"

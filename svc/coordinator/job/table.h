@@ -11,14 +11,15 @@
  * rows of its shards are lost, too, unless another lane has a whole copy (copies/copies.h). */
 struct job_shard {
     uint32_t task, epoch;
-    uint32_t group; /* group of the table's number on the lane (svc/wire/table/record_rows.h) */
+    /* group of the shard's table on the lane: the lane may have the table twice (record_rows.h) */
+    uint32_t group;
     struct lane *lane;
     uint32_t replica, copy; /* lane with a whole copy, and number of the copy; 0: no whole copy */
     uint32_t former; /* lost lane whose copy is being promoted; 0: none. The shard is not placed. */
-    uint32_t stored; /* number of the lane in the store, which may be lost */
+    uint32_t stored; /* number of the lane in the store; this lane may be lost */
     enum piece_state state;
-    /* lane time since the start; the time of the job's tables is divided equally among the shards
-     * of a lane */
+    /* Lane time since the start. A lane reports one time for all tables of the job, and each shard
+     * on the lane gets an equal part. */
     uint64_t busy_ns;
 };
 
@@ -39,10 +40,10 @@ struct job_table {
 /* Table memory that a lane may use for the rows of the job's tables (table/allow.h). */
 struct row_allowance {
     uint32_t lane;
-    uint32_t shards; /* shards of the job on the lane that `bytes` includes */
-    uint32_t copied; /* the same of copies of shards */
+    uint32_t shards; /* number of the job's shards on the lane that `bytes` allows for */
+    uint32_t copied; /* like `shards`, for copies of shards */
     uint64_t bytes;
-    /* allowance for which a lane with waiting pushes has asked in vain; 0: no push waits */
+    /* the lane's pushes wait, because this allowance was refused; 0: no push waits */
     uint64_t needed_bytes;
 };
 struct row_allowances {
@@ -88,8 +89,8 @@ void job_shard_put(const struct job_table *table, uint32_t number);
 void job_shard_row(const struct job_table *table, uint32_t number, struct store_row *ret_row);
 /* Returns the number of the job's shards on the lane. */
 uint32_t job_shards_on(const struct job *job, const struct lane *lane);
-/* Returns the shard with the largest group of the shards that are promoted from the lane; NULL:
- * none. */
+/* Returns a shard that the copy of the lost lane is replacing. If there are several, returns one
+ * with the largest group; NULL: there is none. */
 const struct job_shard *job_shard_from(const struct job *job, uint32_t lane);
 int job_table_restore(struct service *s, const struct store_tensor *row);
 int job_shard_restore(struct job_table *table, const struct store_piece *row);

@@ -15,14 +15,15 @@ static int compare_tasks(const void *a, const void *b)
     return left < right ? -1 : left > right;
 }
 
-/* Bytes of state in one batch of tasks. While the state of a batch is transferred, the rounds of
- * its pieces wait. The first round on the new lane is slower, because the lane writes to its memory
- * for the first time. */
+/* Limits of a batch of tasks. BATCH_STATE_BYTES: rounds wait while the state of their pieces is
+ * transferred. BATCH_BYTES: the first round after the move is slower, because the new lane writes
+ * to its memory for the first time. */
 #define BATCH_STATE_BYTES (UINT64_C(8) << 20)
 #define BATCH_BYTES (UINT64_C(32) << 20)
 
-/* Returns the bytes of state of a piece: its parameters and moments. Without an update rule, the
- * state is the results of the last rounds, because a rank may still pull one of these results. */
+/* Returns the bytes of state of a piece: its parameters and moments. Without an update rule, only a
+ * piece with a partial quorum has state: the results of the last rounds, which a rank may still
+ * pull. */
 static uint64_t state_bytes(const struct terms *terms, uint64_t bytes)
 {
     if (terms->rule)

@@ -7,8 +7,9 @@
 struct task {
     uint32_t id;
     uint64_t bytes;
-    uint64_t state_bytes; /* bytes of state that exists only on the lane and moves with the task */
-    /* number of the lane; a pointer could become invalid before the move; 0: none */
+    /* bytes of state that moves with the task, because only the lane has this state */
+    uint64_t state_bytes;
+    /* number of the lane; 0: none. Not a pointer, because the lane may be freed before the move. */
     uint32_t lane;
 };
 

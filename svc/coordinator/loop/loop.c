@@ -9,8 +9,8 @@
 #include <sys/epoll.h>
 #include <unistd.h>
 
-/* Maximum number of events between two turns. Events take little time, and while an event waits,
- * its connection waits. */
+/* Maximum number of events between two turns. The number is large, because an event takes little
+ * time, and a connection waits as long as its event waits. */
 #define EVENTS_A_STEP 64
 
 int loop_init(struct loop *loop)

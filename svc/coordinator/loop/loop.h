@@ -10,7 +10,7 @@
 struct loop {
     int epoll_fd;
     struct list timers; /* running timers, unsorted */
-    /* timer with the next deadline; NULL: unknown, so the list has to be searched */
+    /* timer with the earliest deadline; NULL: not known, so the next reader searches the list */
     struct timer *first;
     struct turns turns;
 };
@@ -21,7 +21,7 @@ struct source {
     void (*ready)(struct source *source, uint32_t events);
 };
 
-/* A timer that fires once. The struct is a member of its owner. */
+/* A timer that fires once for each start. The struct is a member of its owner. */
 struct timer {
     struct list link;
     struct loop *loop; /* loop of the last timer_start() */
@@ -35,8 +35,8 @@ int loop_watch(struct loop *loop, struct source *source, uint32_t events);
 /* Watches the descriptor for one event of the set `events`. After this event the descriptor is not
  * watched until the next call. */
 int loop_rewatch_once(struct loop *loop, struct source *source, uint32_t events);
-/* Stops watching. The descriptor stays open and source->fd keeps its value. A source that is not
- * watched is allowed. */
+/* Stops watching the descriptor, if it is watched. The descriptor stays open, but source->fd keeps
+ * its value. */
 void loop_unwatch(struct loop *loop, struct source *source);
 
 void timer_init(struct timer *timer, void (*expired)(struct timer *timer));

@@ -17,8 +17,8 @@
  * window. A party that uses a share S of the thread therefore has at most 2 * S * WINDOW_NS of
  * recent CPU time. */
 #define BUDGET_NS_A_PERCENT (2 * WINDOW_NS / 100)
-/* Time within which a client usually sends its next request after it has received an answer, even
- * on a loaded host. */
+/* Time without turns of lower classes after which a party over its budget is served. Even on a
+ * loaded host, a client usually sends its next request within this time after an answer. */
 #define REST_NS (250 * NS_PER_MS)
 
 /* Classes of turns. The turn with the lowest key is served first. KEY_OVER_LIGHT and
@@ -222,8 +222,9 @@ uint64_t turns_due_ns(struct turns *turns, uint64_t now_ns)
     return due_ns <= now_ns ? 0 : due_ns;
 }
 
-/* Records the time at which a turn ended. Turns of aggregators are left out, because an aggregator
- * sends no further request after an answer. */
+/* Records the time at which a turn ended: parties over their budget wait REST_NS for the client's
+ * next request. An aggregator sends no further request after an answer, so its turns are left
+ * out. */
 static void note_served(struct turns *turns, enum party_kind kind, enum turn_key key)
 {
     if (kind != PARTY_AGGREGATORS)

@@ -12,7 +12,7 @@
 #define TURN_LEVELS 12
 #define TURN_KEYS 5
 
-/* CPU time that is halved every second. */
+/* CPU time that was used recently: the value is halved every second. */
 struct usage {
     uint64_t used_ns, window;
 };
@@ -37,8 +37,8 @@ struct party {
     uint64_t cpu_ns; /* CPU time charged since the start */
 };
 
-/* A turn to be served. The struct is a member of the object that waits: a connection or a listening
- * socket. */
+/* A place in the queue for the thread. The struct is a member of the object that waits for service:
+ * a connection or a listening socket. */
 struct turn {
     struct list link; /* node in one of the party's levels while the turn waits */
     struct party *party;
@@ -50,7 +50,8 @@ struct turn {
 struct turns {
     struct list parties;
     uint64_t served_ns[TURN_KEYS]; /* time at which the last turn of each class ended */
-    /* turn that is charged for CPU time since `since_ns`; NULL: the service itself */
+    /* The turn that is charged for the CPU time since `since_ns`. NULL: no connection is
+     * charged. */
     struct turn *payer;
     uint64_t since_ns;
 };

@@ -1,6 +1,6 @@
-/* Measures jobs while they train. Requests counters from aggregators at intervals. The difference
- * between two replies is a sample for the job's profile. Owns the timer. Never blocks until an
- * answer arrives, and measures rarely while no job trains (K15). */
+/* Measures jobs while they train. A timer requests counters from aggregators at intervals, and the
+ * difference between two replies is a sample for the job's profile. No function blocks until an
+ * answer arrives. While no job trains, measurements are rare (K15). */
 #include "svc/coordinator/measure/measure.h"
 #include "svc/coordinator/aggregator/busy_time.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -32,7 +32,7 @@
 /* Difference between two measurements of a lane's counters for a job. */
 struct window {
     uint64_t rounds, elapsed_ns, busy_ns;
-    /* mean times over the rounds of the window; 0: rounds overlap, so the times are unknown */
+    /* Mean times of the rounds in the window. 0: unknown, because rounds overlap. */
     uint64_t span_ns, burst_ns;
     uint64_t queue_ns, handled_ns, stalled_ns, core_wait_ns;
     bool is_alone; /* no other job had pieces on the lane during the window */
@@ -57,8 +57,8 @@ static void look_at_ending(const struct seen *was, const struct seen *is, struct
     window->burst_ns = (is->burst_ns - was->burst_ns) / rounds;
 }
 
-/* Returns the job's share of the time for which the lane waited for its core. The time is divided
- * among jobs in proportion to their busy time. */
+/* Returns the job's part of the time for which the lane waited for its core. All jobs of the lane
+ * share this time in proportion to their busy time. */
 static uint64_t core_wait(const struct seen *was, const struct seen *is)
 {
     uint64_t lane_ns = is->lane_busy_ns - was->lane_busy_ns, own_ns = is->busy_ns - was->busy_ns;
@@ -83,8 +83,9 @@ static void note_first_round(struct job *job, const struct share *share, const W
         job->figures->feedback_ns = feedback_ns;
 }
 
-/* Computes the window since the last measurement with rounds. Returns false if there is no window.
- * Measurements from before the job's last move are skipped, because they are from other lanes. */
+/* Computes the window since the last measurement that had rounds. Returns false if there is no
+ * window. Measurements from before the job's last move are ignored, because other lanes served the
+ * pieces then. */
 static bool look(struct job *job, struct share *share, struct window *ret_window)
 {
     if (share->looked_ns > 0 && share->lane->rows_ns <= share->looked_ns)
@@ -126,9 +127,9 @@ static bool look(struct job *job, struct share *share, struct window *ret_window
     return is_next(&was, &is);
 }
 
-/* Adds a sample of lane time. Beside other jobs a job needs more lane time than alone (R3 of
- * packer), so the estimate begins anew when other jobs arrive or leave. Until there are enough
- * samples, the earlier or predicted value is used. */
+/* Adds a sample of lane time. A job needs more lane time beside other jobs than alone (R3 of
+ * packer), so the estimate begins anew when the lane's last other job leaves or a first one
+ * arrives. Until there are enough samples, the earlier or predicted value stays in use. */
 static void add_lane_time(struct share *share, const struct window *window)
 {
     if (share->was_alone != window->is_alone)
@@ -139,8 +140,8 @@ static void add_lane_time(struct share *share, const struct window *window)
         share->lane_ns = share->time.value;
 }
 
-/* Records waiting times. A lane does not see arrivals while it waits for its core. So its busy and
- * waiting time counts as handled time, even if the round began before the last measurement. */
+/* Computes waiting times for each round. A lane that waits for its core does not see arrivals, so
+ * the time of a round is at least its busy time plus its waits for the core. */
 static void note_waits(struct share *share, const struct window *window, uint32_t workers)
 {
     uint64_t least_ns = window->busy_ns + window->core_wait_ns;
@@ -153,8 +154,8 @@ static void note_waits(struct share *share, const struct window *window, uint32_
 }
 
 /* Divides the lane time of the job's tensors among the tensors, in proportion to the busy time of
- * their pieces. After a move, the known proportions are kept, because the counters of moved pieces
- * restart at 0. */
+ * their pieces. The counters of moved pieces restart at 0, so the proportions from before the first
+ * move are kept. */
 static void share_lane_time(struct job *job)
 {
     job->figures->has_pieces = false;
@@ -196,8 +197,8 @@ static void note(struct job *job, enum profile_news news)
              (double)known.period_ns / NS_PER_MS, (double)known.lanes_ns / NS_PER_MS);
 }
 
-/* Measures one job. Returns whether the job has trained since the last measurement. The period of a
- * round is taken from the lane with the most lane time of the job. */
+/* Measures one job. Returns whether the job has trained since the last measurement. If the job has
+ * several lanes, the period of a round comes from the lane with the most lane time for this job. */
 static bool measure(struct job *job)
 {
     struct window busiest = {0};
@@ -213,7 +214,7 @@ static bool measure(struct job *job)
             continue;
         lanes++;
         if (!look(job, share, &window)) {
-            /* a predicted value is not added to the sum */
+            /* The lane time counts only if it was measured, not predicted. */
             lanes_ns += share->seen.reference ? share->lane_ns : 0;
             is_alone &= share->lane->jobs == 1;
             continue;
@@ -242,10 +243,9 @@ static bool measure(struct job *job)
                                         packer_loss_limit_ppm(job_limit_ppm(job), 0, 0),
                                     .is_alone = is_alone};
     note(job, profile_add(job->profile, &sample));
-    /* Requests the times of pieces until the times of the tensors are known: an earlier run may not
-     * have measured them, and a reply may be lost. Nothing is requested for a job that has only
-     * tables: such a job has no pieces, so the request would be repeated forever and delay the
-     * requests of other jobs. */
+    /* Requests the times of pieces until the times of the tensors are known, because an earlier run
+     * may not have measured these times, and a reply may be lost. A job that has only tables has no
+     * pieces: requests about this job would never end, and would delay those of other jobs. */
     job->figures->wants_pieces |=
         job->tensors_count > 0 && job->profile->now.period_ns > 0 && !job->figures->knows_tensors;
     job->figures->trained_ns = clock_now_ns();
@@ -269,7 +269,7 @@ static uint64_t least_ns(const struct service *s)
     return s->options->measure_ns ? s->options->measure_ns : usual_ns;
 }
 
-/* Divides the lane time of the job's tables among their shards on the lane. */
+/* Gives each of the job's shards on the lane an equal part of the lane time of the job's tables. */
 static void measure_take_rows(struct job *job, const struct lane *lane, uint64_t busy_ns)
 {
     uint64_t count = 0;
@@ -290,7 +290,8 @@ static void measure_take_piece(struct job *job, const struct lane *lane, uint32_
     job->figures->has_pieces = true;
 }
 
-/* Stores the lane time of each piece of the job that the request named, and of its tables. */
+/* Stores the lane times in the reply, which belong to one job: one time for each piece, and one for
+ * all tables. */
 static void take_pieces(const struct lane *lane)
 {
     const WIRE(LaneUse) *use = stats_of_lane(lane);
@@ -351,8 +352,8 @@ void stats_ask(struct aggregator *a, uint32_t job_id)
     stats_request(a, job_id, CALL_DEADLINE_NS, got_stats, &asked, sizeof asked);
 }
 
-/* Returns whether a window of growth has ended. A window lasts MEASURE_NS, even if --explore
- * measures more often. */
+/* Returns whether a window of growth has ended. A window lasts MEASURE_NS, even if --explore makes
+ * measurements more frequent. */
 static bool is_window(struct service *s)
 {
     uint64_t now_ns = clock_now_ns();
@@ -415,7 +416,7 @@ bool measuring_is_idle(const struct service *s)
 }
 
 /* Never postpones a running timer. A job that declares one tensor after another calls this function
- * often; if each call postponed the timer, the timer would never fire. */
+ * so often that the timer would otherwise never fire. */
 void measuring_wake(struct service *s)
 {
     uint64_t next_ns = clock_now_ns() + least_ns(s);

@@ -78,8 +78,8 @@ static bool backup_is_valid(struct peer *p, uint64_t request, const WIRE(JoinReq
     return false;
 }
 
-/* Returns whether join and job have the same backup terms. With different terms, ranks would close
- * different rounds. */
+/* Returns whether job and join have the same backup terms; otherwise a failure was sent. All ranks
+ * need the same terms, because the terms decide which ranks close a round. */
 static bool backup_is_that_of(const struct job *job, struct peer *p, uint64_t request,
                               const WIRE(JoinRequest) * join)
 {
@@ -263,9 +263,9 @@ static bool rank_is_free(struct peer *p, uint64_t request, const WIRE(JoinReques
     return false;
 }
 
-/* Finds the worker's process through the Unix socket: the kernel reports the process that is
- * connected. If the worker is connected through a proxy, the process numbers differ. Returns the
- * identity of the process, or 0 if it is unknown. */
+/* Finds the worker's process by the credentials of the Unix socket. Returns the identity of the
+ * process; 0: the process is not known, for example because a proxy is connected instead of the
+ * worker. */
 static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint32_t *ret_pid)
 {
     if (pid <= 0 || process_own_number((uint32_t)pid) != join->pid)
@@ -275,8 +275,8 @@ static uint64_t identify_by_socket(const WIRE(JoinRequest) * join, int pid, uint
 }
 
 /* Returns the identity of the worker's process if the process is on this host and in the same PID
- * namespace. Otherwise returns 0, because another process may have this number (K59). Only the end
- * of the connection then shows the end of the worker. */
+ * namespace. Otherwise returns 0, because another process may have this number (K59); the
+ * coordinator then detects the end of the worker only by the end of the connection. */
 static uint64_t identify(const struct peer *p, const WIRE(JoinRequest) * join, uint32_t *ret_pid)
 {
     int pid;
@@ -384,9 +384,9 @@ static bool may_found(struct peer *p, uint64_t request, const WIRE(JoinRequest) 
     return false;
 }
 
-/* Delays the join until the former job has ended. Returns false if the join has waited too long.
- * After 3/4 of the longest wait a disconnected rank counts as lost. The rest of the time is left
- * for messages to lanes and ranks. */
+/* Delays the join until the former job has ended. Returns false if the join has waited too long. A
+ * disconnected rank of the former job counts as lost after 3/4 of the longest wait, so that enough
+ * time is left for messages to lanes and ranks. */
 static bool wait_for_end(struct peer *p, const envelope *message, struct session *taken)
 {
     uint64_t now_ns = clock_now_ns(), named = p->service->options->job_end_ns;
@@ -409,7 +409,9 @@ static void join_new(struct peer *p, const envelope *message)
     const WIRE(JoinRequest) *wanted = message->join_request;
     uint64_t request = message->id;
     struct err err;
-    if (!s->on->job->may_join(p, request, wanted)) /* may end a job, whose former worker it ends */
+    /* Checks the pool of the worker. This may end the job, if the new worker replaces one of its
+     * workers. */
+    if (!s->on->job->may_join(p, request, wanted))
         return;
     struct job *job = jobs_find(s, p->tenant, wanted->job);
     bool job_is_new = !job;
@@ -446,14 +448,15 @@ static void join_new(struct peer *p, const envelope *message)
     members_tell(job, NULL);
 }
 
-/* Selects confirmed routes. Other routes are sent once the lane has confirmed the pieces (K3). */
+/* Accepts only pieces that their lane has confirmed. The routes of all others are sent after the
+ * confirmation (K3). */
 static bool is_confirmed(const struct piece *piece, const void *context)
 {
     return piece->state == PIECE_READY;
 }
 
-/* Resumes a session. After the reply the worker receives the routes and failures that it may have
- * missed. The worker ignores a route if it has this epoch of the route already. */
+/* Resumes a session. After the reply, the worker receives the routes and failures that it may have
+ * missed. The worker ignores a route whose epoch it already has. */
 static void resume(struct peer *p, uint64_t request, struct session *session)
 {
     struct job *job = session->job;
@@ -513,13 +516,13 @@ void join_handle(struct peer *p, const envelope *request)
     session->job->terms->durability = durability_of(p->service, join);
     session->asks_entry = join->asks_entry;
     resume(p, request->id, session);
-    /* the join has set the durability of the job, so replica holders can be chosen now (K57) */
+    /* The durability of the job is known only now, so replica holders are chosen now (K57). */
     keeping_check(session->job);
 }
 
-/* Records the rounds that a leaving rank reports. These rounds are committed, even if other ranks
- * have not received the COMMIT of the round. Unknown tensors are ignored. The next regrouping
- * stores the rounds (K41). */
+/* Records the last rounds that a leaving rank reports as committed. These rounds count as committed
+ * even if other ranks have not received the COMMIT. Unknown tensors are ignored. The next
+ * regrouping stores the rounds (K41). */
 static void note_last_rounds(struct job *job, const WIRE(LeaveRequest) * leave)
 {
     for (size_t i = 0; i < leave->n_tensors && i < leave->n_committed; i++) {

@@ -81,8 +81,9 @@ void aggregator_handle_failure(struct peer *p, const envelope *message)
     job_fails_as_said(job, code, text);
 }
 
-/* Returns whether the report is about a former worker of the rank. A lane without pieces of the job
- * is not informed when a worker is removed, so it repeats its report (K44). */
+/* Returns whether the report is about a former worker of the rank, and must be ignored. A lane
+ * without pieces of the job does not learn that the worker was removed, so the lane repeats its
+ * report (K44). */
 static bool said_of_former(const struct session *session, const WIRE(WorkerLost) * said)
 {
     return session && session->entered != said->entered;

@@ -7,7 +7,8 @@
 
 void aggregator_handle_failure(struct peer *p, const envelope *message);
 void members_handle_lost(struct peer *p, const envelope *message);
-/* Drops the reported failure that would soon fail the job. Called at the end of the job. */
+/* Cancels the failure of the job that a lane's report has scheduled. Called at the end of the
+ * job. */
 void lane_said_forget(struct job *job);
 
 #endif

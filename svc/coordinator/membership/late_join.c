@@ -1,8 +1,8 @@
 /* Late workers enter all tensors between the same two iterations: one rank is held at the end of an
  * iteration while lanes add the late workers. If no rank can be held, late workers enter each
- * tensor at its open round. In a job with step records the late workers wait instead, because a
- * step has one set of ranks. They declare and connect first, and the hold begins when they request
- * their entry. This file decides when the ranks change; regroup.c changes them (RULES.md: K52,
+ * tensor at its open round. In a job with step records this is not possible, because all tensors of
+ * a step have the same ranks: late workers first declare and connect, and then wait until a rank
+ * can be held. This file decides when the ranks change; regroup.c changes them (RULES.md: K52,
  * K108). */
 #include "svc/base/log.h"
 #include "svc/coordinator/job/claim.h"
@@ -18,7 +18,7 @@
 #include <stdio.h>
 
 #define DECLARE_NS NS_PER_S      /* longest time between two declares of a late worker */
-#define ENTER_NS (10 * NS_PER_S) /* time after which a kept EnterRequest is handled again */
+#define ENTER_NS (10 * NS_PER_S) /* time after which a waiting EnterRequest is handled again */
 
 bool entering_is_strict(const struct job *job) { return job->index->has_steps; }
 
@@ -116,8 +116,8 @@ static bool waits_half_way(const struct job *job, uint32_t rank)
     return has_some && waits;
 }
 
-/* Returns whether a rank has entered only some of its tensors. The rounds of these tensors wait for
- * the rank, so other ranks cannot reach the end of an iteration. */
+/* Returns whether a rank has entered only some of its tensors. The other tensors wait for this
+ * rank, so no rank can reach the end of an iteration. */
 static bool hinders_all(const struct job *job, char *ret_text, size_t text_bytes)
 {
     for (uint32_t rank = 0; rank < job->workers; rank++) {
@@ -186,8 +186,8 @@ static bool lacks_tensors(const struct job *job)
     return false;
 }
 
-/* Returns whether a late worker will soon declare more tensors. A worker requests its entry after
- * it has declared all tensors. */
+/* Returns whether a late worker will soon declare more tensors. In a job with step records, a
+ * worker has declared all tensors when its EnterRequest arrives. */
 static bool awaits_declares(const struct job *job)
 {
     bool is_strict = entering_is_strict(job);
@@ -209,8 +209,8 @@ void entering_waits(struct job *job)
         job->ranks->entering = ENTERING_NOT;
 }
 
-/* Called after the ranks have changed. A late worker that has not declared all tensors will declare
- * the rest soon, so the held rank waits for another DECLARE_NS. */
+/* Called after the ranks have changed. If a late worker has not declared all tensors yet, the held
+ * rank waits DECLARE_NS longer for the missing declares. Otherwise the hold ends. */
 void entering_went_on(struct job *job)
 {
     job->ranks->entering = ENTERING_NOT;
@@ -225,7 +225,7 @@ void entering_went_on(struct job *job)
         holding_end(job);
 }
 
-/* Keeps the request until the entry. */
+/* Handles an EnterRequest, which is answered when the worker has entered. */
 void entering_handle(struct peer *p, const envelope *message)
 {
     if (!p->session)

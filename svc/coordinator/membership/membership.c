@@ -99,8 +99,8 @@ static bool members_are_removed(const struct job *job, uint32_t rank)
     return rank >= job->ranks->wanted && job->sessions[rank] && session_is_in(job->sessions[rank]);
 }
 
-/* Stores the new size, and marks the workers that the size removes. A later size may include their
- * ranks again, but a worker that has begun to leave does not return. */
+/* Stores the new size, and marks the workers that the size removes. A later resize may include
+ * their ranks again, for new workers: a worker that has begun to leave does not return. */
 static int members_keep_size(struct job *job, struct err *err)
 {
     struct store *store = job->service->store;

@@ -26,28 +26,27 @@ int members_rest(struct job *job, bool rests, struct err *err);
 /* --- late_join.c --- */
 
 /* Returns whether late workers enter only between two iterations, because the job has step records.
- * A regrouping then handles leaving ranks without a wait for late workers. */
+ * If ranks leave, the regrouping then begins at once, without the late workers. */
 bool entering_is_strict(const struct job *job);
 /* Returns whether the rank is a late worker that declares and connects to lanes before its entry
  * (K108). Its declares are then answered at once, and lanes keep its connections. */
 bool entering_is_ahead(const struct job *job, uint32_t rank);
 /* Returns whether the next regrouping may add the rank to the tensors that the rank has declared.
- * The rank is a member of the job. */
+ * The rank must be a member of the job. */
 bool entering_may(const struct job *job, uint32_t rank);
 /* Handles an EnterRequest. */
 void entering_handle(struct peer *p, const envelope *message);
-/* Returns whether a regrouping (a change of the ranks on lanes) may begin now. If not, a rank is
- * about to be held at the end of its iteration. regrouping_check() is called again once the rank is
- * held. */
+/* Returns whether a regrouping (a change of the ranks on lanes) may begin now. If not, a rank will
+ * be held at the end of its iteration, and regrouping_check() is called again afterwards. */
 bool entering_may_begin(struct job *job, bool somebody_goes);
-/* Called after a resize that adds ranks. The rank that requested the resize waits for the reply, so
- * the coordinator can hold it at once. */
+/* Called after a resize that adds ranks. Ends an attempt to hold a rank, because the next attempt
+ * can hold the rank that requested the resize: this rank waits for the reply. */
 void entering_asked_for(struct job *job);
-/* Called when no regrouping is needed, or none can begin now. Ends the hold if all late workers
- * have gone. */
+/* Called when no regrouping is needed, or none can begin now. If all late workers have left, ends
+ * the hold. */
 void entering_waits(struct job *job);
-/* Called at the end of a regrouping. The held rank continues when the late workers have entered all
- * tensors. */
+/* Called at the end of a regrouping. When the late workers have entered all tensors, ends the hold,
+ * and the held rank continues. */
 void entering_went_on(struct job *job);
 
 /* --- regroup.c --- */
@@ -58,8 +57,8 @@ void regrouping_check(struct job *job);
 void regrouping_check_all(struct service *s);
 /* Makes the lanes close their connections to a late worker that has left before its entry. */
 void regrouping_let_go(struct job *job, uint32_t rank);
-/* Called when an aggregator is away or lost, or has a new connection. A regrouping that waits for
- * the aggregator's lanes to release pieces fails. */
+/* Called when an aggregator is away or lost, or has a new connection. If a regrouping waits for the
+ * aggregator's lanes to release pieces, the regrouping ends and begins again later. */
 void regrouping_aggregator_gone(const struct aggregator *a);
 /* Frees the regrouping of a job that is ending. */
 void regrouping_end(struct job *job);

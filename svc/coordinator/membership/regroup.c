@@ -33,7 +33,7 @@ struct regrouping {
     uint32_t tensors[];
 };
 
-/* Context of a call. When its answer arrives, the regrouping or the job may already have ended. */
+/* Context of a call. The regrouping or the job may have ended before the answer arrives. */
 struct regroup_asked {
     uint64_t id;
     uint32_t job, lane;
@@ -59,8 +59,8 @@ static bool belongs(const struct tensor *tensor, const uint64_t *have, uint32_t 
     return session->entered > 0 && tensor_has_rank(tensor, rank);
 }
 
-/* Computes the ranks whose pushes should complete the tensor's rounds. Returns whether they differ
- * from the current ranks. */
+/* Computes the ranks whose pushes should complete the tensor's rounds. Returns whether these ranks
+ * differ from the current ranks. */
 static bool wanted_members(const struct tensor *tensor, const uint64_t *have, uint64_t *ret_ranks)
 {
     bool is_news = false;
@@ -89,8 +89,8 @@ static bool is_there(const struct tensor *tensor)
     return true;
 }
 
-/* Returns whether rounds of the tensor can still complete. A tensor whose partial quorum exceeds
- * the number of remaining ranks fails. */
+/* Returns whether rounds of the tensor can still complete. If a partial quorum needs more ranks
+ * than remain, the tensor fails. */
 static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
 {
     char text[2 * ERR_TEXT_BYTES];
@@ -107,12 +107,12 @@ static bool can_go_on(struct tensor *tensor, const uint64_t *ranks)
     return false;
 }
 
-/* Sets the ranks of a regrouping of an elastic job, with or without the late workers that may
- * enter. If a late worker has not connected to lanes ahead of its entry, lanes end the connections
- * of its rank, because such connections belong to an earlier worker. */
+/* Sets the ranks of a regrouping, with or without the late workers that may enter. `gone`: ranks
+ * whose connections the lanes end. A late worker that connects only after its entry is in both
+ * sets, because earlier connections of its rank belong to a former worker. */
 static void plan_ranks(const struct job *job, bool has_late, struct regrouping *r)
 {
-    /* in a job with stages no rank is gone, and idle ranks stay connected */
+    /* In a job with stages `gone` is empty, because idle ranks stay connected. */
     for (uint32_t rank = 0; job->terms->is_elastic && rank < job->workers; rank++) {
         bool is_member = members_have(job, rank), is_new = members_is_new(job, rank);
         if (is_member && (!is_new || (has_late && entering_may(job, rank))))
@@ -175,7 +175,7 @@ static void each_piece(struct job *job, visit_fn visit, void *context)
     }
 }
 
-/* Pieces of one message to a lane. */
+/* The pieces of a message to one lane. */
 struct gathering {
     const struct lane *lane;
     uint32_t *pieces;
@@ -267,8 +267,8 @@ static void regrouped(struct service *s, void *data, const envelope *reply, int 
     if (!r)
         return;
     r->has_failed =
-        /* true if the lane did not answer; the pieces are then sent again, at the latest when the
-         * lane's aggregator is connected again (K9) */
+        /* If the lane did not answer, its pieces are sent again, at the latest after the lane's
+         * aggregator has connected again (K9). */
         !reply;
     each_piece(job, settle, asked);
     if (code == -ETIMEDOUT)
@@ -360,8 +360,8 @@ static void switch_all(struct job *job)
     }
 }
 
-/* Switches to the new ranks after all pieces are released. Once the transaction has succeeded, the
- * regrouping is not undone. */
+/* Switches to the new ranks after all pieces are released. After the transaction, the regrouping
+ * cannot be undone. */
 static void regroup(struct job *job)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -372,7 +372,7 @@ static void regroup(struct job *job)
         return give_up(job);
     }
     switch_all(job);
-    /* Counts this function as one more call, so that an early answer does not end the step before
+    /* This function counts as one more call, so that an early answer does not end the step before
      * all calls are sent. */
     r->pending = 1;
     for (size_t i = 0; i < job->shares_count && !job->failure; i++)
@@ -383,8 +383,8 @@ static void regroup(struct job *job)
 
 /* --- the release --- */
 
-/* Begins the regrouping again, because the aggregator may not have received the releases, and its
- * pieces may move to another lane without a release. */
+/* Makes a regrouping before its switch fail, so that it begins again later: the aggregator may not
+ * have received the releases, and its pieces may move to another lane without a release. */
 void regrouping_aggregator_gone(const struct aggregator *a)
 {
     list_for_each_entry (struct job, job, &a->service->jobs, link) {
@@ -439,8 +439,8 @@ static int send_release(struct job *job, struct lane *lane, const struct gatheri
     return error;
 }
 
-/* Sends a release to the lane, even a release without pieces, because each lane of the job needs
- * the list of ranks that were lost or have left. */
+/* Sends a release to the lane. A lane without pieces to release receives one, too, because each
+ * lane of the job needs the list of ranks that were lost or have left. */
 static void ask_release(struct job *job, struct lane *lane)
 {
     struct regrouping *r = job->ranks->regrouping;
@@ -454,9 +454,9 @@ static void ask_release(struct job *job, struct lane *lane)
     free(g.pieces);
 }
 
-/* Sends to lanes the ranks that were lost after the beginning of the regrouping. A piece completes
- * its open round before its release, so it would wait for such a rank. The next regrouping removes
- * these ranks from the tensors. */
+/* Sends to lanes the ranks that were lost after the beginning of the regrouping. Otherwise pieces
+ * would wait for these ranks, because a piece completes its open round before its release. The next
+ * regrouping removes the ranks from the tensors. */
 static void tell_of_more(struct job *job)
 {
     const struct gathering nothing = {0};
@@ -548,7 +548,7 @@ void regrouping_check(struct job *job)
         free(r);
         return;
     }
-    moving_worker_leaves(job); /* aborts a migration that has not switched yet */
+    moving_worker_leaves(job); /* aborts a migration whose routes are not stored yet */
     saving_give_way(job, "its workers join or leave");
     if (!moving_is_busy(job))
         return begin(job, r);

@@ -1,5 +1,6 @@
-/* Messages of a migration to lanes. One message has pieces of one lane. An answer to a call of an
- * earlier step is dropped. Owns struct migration_asked. Decides nothing. */
+/* Messages of a migration to lanes. A message has pieces of one lane only. An answer that belongs
+ * to an earlier step is dropped. Owns struct migration_asked. migration.c decides about the
+ * steps. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/lane.h"
 #include "svc/coordinator/migration/internal.h"
@@ -31,8 +32,8 @@ uint32_t migration_lane_of(const struct migration *m, const uint32_t *order, siz
     return order == m->by_source ? t->source : t->target;
 }
 
-/* Returns whether one message may contain both pieces: their lane is the same and, in messages to
- * targets, their replica holder is the same. */
+/* Returns whether one message may contain both pieces: they need the same lane, and the same
+ * replica holder if the message is for a target. */
 static bool is_together(const struct migration *m, const uint32_t *order, size_t i, size_t k)
 {
     bool is_kept_alike = m->travellers[order[i]].holder == m->travellers[order[k]].holder;
@@ -77,7 +78,8 @@ int migration_ask_all(struct migration *m, const uint32_t *order, ask_fn ask)
     return error < 0 ? error : 0;
 }
 
-/* If all pieces were undeclared, there is no message to send, and `then` is called at once. */
+/* If all pieces were undeclared, no message is sent, and `then` is called before this function
+ * returns. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask,
                    void (*then)(struct migration *m))
 {

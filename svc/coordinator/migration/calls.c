@@ -36,7 +36,8 @@ static bool has_connection(const struct job *job, uint32_t rank)
 }
 
 /* Returns whether the target may wait for the workers' connections. If a rank is away, the wait
- * would reach its timeout. If the source is about to end, there is no time for the wait. */
+ * would end only at its timeout; if the source is about to end, the move has no time for the
+ * wait. */
 static bool may_await(const struct migration *m, const struct migration_asked *asked,
                       const struct job *job, const uint64_t ranks[RANKS_WORDS])
 {
@@ -51,8 +52,9 @@ static bool may_await(const struct migration *m, const struct migration_asked *a
     return true;
 }
 
-/* Sends the target lane to the workers before the move. A worker's request for a ticket reaches the
- * lane after the pieces, because both use the same connection. */
+/* Informs the workers of the target lane before the move, so that they connect early. When a worker
+ * then requests a ticket, the target has the pieces already: pieces and ticket use the same
+ * connection to the lane. */
 static void tell_workers_ahead(const struct job *job, const uint64_t ranks[RANKS_WORDS],
                                const struct lane *lane)
 {
@@ -165,8 +167,9 @@ static bool is_empty(const struct job *job, const struct lane *lane)
     return true;
 }
 
-/* Handles the answer of a source. The migration does not wait for a disconnected or lost source:
- * when its aggregator returns, the coordinator orders it to drop the pieces (K9). */
+/* Handles the answer of a source to the order to drop pieces. The migration does not wait for a
+ * source that is disconnected or lost: the coordinator repeats the order when the source's
+ * aggregator returns (K9). */
 static void let_go(struct service *s, void *data, const envelope *reply, int code, const char *text)
 {
     struct migration *m = migration_awaiting(s, data);
@@ -197,8 +200,8 @@ static int ask_to_let_go(struct migration *m, struct lane *lane, struct migratio
     return error;
 }
 
-/* Closes the connections to sources that could not receive a message, because memory was missing.
- * After the reconnect, the coordinator orders the sources to drop the pieces (K9). */
+/* Memory for the orders to drop pieces was missing. Closes the connections to the sources, because
+ * the coordinator sends these orders again after a reconnect (K9). */
 static void meet_again(struct migration *m)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -245,8 +248,8 @@ static bool is_told(const struct job *job, uint32_t piece, enum telling telling)
     return telling == TELL_ALL || is_gone == (telling == TELL_OF_GONE);
 }
 
-/* If memory for the list of pieces is missing, the lane's connection is closed. After the
- * reconnect, the lane's pieces are compared with the store (K9). */
+/* If memory for the list of pieces is missing, closes the connection to each lane, because the
+ * lane's pieces are compared with the store after the reconnect (K9). */
 static void tell_all(struct migration *m, struct job *job, const uint32_t *order,
                      enum telling telling,
                      void (*tell)(struct migration *m, struct job *job, struct lane *lane,

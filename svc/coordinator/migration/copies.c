@@ -1,6 +1,7 @@
 /* Replicas of moving pieces whose replica holder changes with the move (K57). The new holder begins
  * to copy before the source releases the pieces, and has the whole copy before the routes are
- * stored. So at any time two processes have the state. replica/replica.c chooses the holder. */
+ * stored. At any time, two processes therefore have the state. replica/replica.c chooses the
+ * holder. */
 #include "svc/base/cleanup.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"

@@ -7,7 +7,7 @@
 #include "svc/coordinator/service.h"
 
 /* A piece that moves. The struct has numbers instead of pointers, because the piece or the job may
- * be freed at any time. */
+ * be freed during the move. */
 struct traveller {
     uint32_t piece, source, target; /* source and target are numbers of lanes */
     enum share_how how;
@@ -34,21 +34,21 @@ struct migration {
     uint32_t turn;
     uint32_t pending;  /* number of unanswered calls of the current group */
     migration_fn then; /* function of the next step */
-    /* sends an event to the migration's state machine */
+    /* function of migration.c that handles an event of the state machine */
     void (*feed)(struct migration *m, enum migrator_event event);
     bool asks_release;     /* a request to release the pieces was sent */
     struct state_way *way; /* transfer of the state (state.c); NULL: none */
-    uint64_t rested_ns;    /* time at which the first source had released its pieces */
+    uint64_t rested_ns;    /* time at which the first pieces were released */
     struct moved moved;
     char text[ERR_TEXT_BYTES];
     moving_done_fn done;
     uint64_t context;
-    struct timer over; /* timer that fires at once, so that the event loop calls done() */
+    struct timer over; /* fires at once, so that the event loop calls done() */
 };
 
 /* --- migration.c --- */
 
-/* Starts the state machine. The migration reserves the next epoch of the job. */
+/* Starts the state machine, and reserves the next epoch of the job for the new routes. */
 void migration_begin(struct migration *m, struct job *job);
 
 /* --- ask.c --- */
@@ -77,13 +77,12 @@ static inline size_t migration_asked_bytes(const struct migration_asked *asked)
     return sizeof *asked + asked->count * sizeof asked->at[0];
 }
 /* Sends one message about the pieces of one lane. Returns 0, a negative errno, or a positive number
- * if no message is needed. */
+ * if these pieces need no message. */
 typedef int (*ask_fn)(struct migration *m, struct lane *lane, struct migration_asked *asked);
 /* Sends messages about all pieces before the switch, to sources (`order`: by_source) or targets
  * (by_target). Calls `then` when all messages are answered. */
 void migration_ask(struct migration *m, const uint32_t *order, ask_fn ask, migration_fn then);
-/* Handles the answer of such a message. An answer without an error is counted. An error aborts the
- * migration. */
+/* Handles the answer to a message of migration_ask(). An error aborts the migration. */
 void migration_answered(struct service *s, void *data, const envelope *reply, int code,
                         const char *text);
 /* Lists the numbers of the pieces. The caller frees the list. Returns 0 or -ENOMEM. */
@@ -100,13 +99,13 @@ struct migration *migration_awaiting(struct service *s, const struct migration_a
 
 /* --- calls.c --- */
 
-/* Each of the functions sends messages to all sources or to all targets. When all messages are
- * answered, it calls `then`. */
+/* Each of these functions sends messages to all sources or to all targets. After the last answer,
+ * `then` is called. */
 void migration_prepare(struct migration *m, migration_fn then);
 void migration_release(struct migration *m, migration_fn then);
 void migration_install(struct migration *m, migration_fn then);
-/* Orders the sources to drop the moved pieces. A source without other pieces of the job drops the
- * whole job. */
+/* Orders the sources to drop the moved pieces. A source that has no other pieces of the job drops
+ * the whole job. */
 void migration_let_go(struct migration *m);
 /* Orders the targets to drop the pieces. With `only_gone` they drop only pieces that were
  * undeclared during the move. `job` is NULL if the job has ended. */
@@ -117,8 +116,8 @@ void migration_thaw_sources(struct migration *m, struct job *job);
 
 /* Starts the copies of new replica holders, after the targets have allocated memory. */
 void migration_begin_copies(struct migration *m, migration_fn then);
-/* Waits until the targets are connected to the new holders. A second call waits until the holders
- * have the copies. */
+/* Waits until the targets are connected to the new holders; a second call waits until the holders
+ * have the whole copies. Then calls `then`. */
 void migration_await_copies(struct migration *m, migration_fn then);
 /* Orders replica holders to drop the copies of undeclared pieces, or of all pieces if `are_all`. */
 void migration_end_copies(struct migration *m, const struct job *job, bool are_all);

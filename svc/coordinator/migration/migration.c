@@ -1,6 +1,6 @@
 /* Migrations: beginning, steps, end. Carries out the actions of migrator_step(), and stores all new
- * routes in one transaction (K19). calls.c has the messages. At any time the store names the owner
- * of each piece. Only the event loop calls done(). */
+ * routes in one transaction, so that the store names one owner of each piece at any time (K19).
+ * calls.c sends the messages. Only the event loop calls done(). */
 #include "svc/coordinator/migration/migration.h"
 
 #include "svc/base/log.h"
@@ -91,8 +91,8 @@ bool moving_goes_astray(const struct job *job)
     return false;
 }
 
-/* Adds the moving tasks to the tasks of their targets. Otherwise growth could park a target before
- * the routes are stored. */
+/* Adds 1 to `arriving` of each target, or subtracts 1 at the end. Growth does not park such a
+ * target before the routes are stored. */
 static void note_arriving(const struct migration *m, bool begins)
 {
     uint32_t last = 0;
@@ -110,8 +110,8 @@ static void note_arriving(const struct migration *m, bool begins)
 static void report(struct timer *timer);
 static void migration_feed(struct migration *m, enum migrator_event event);
 
-/* Reserves the epoch, which is stored later, together with the new routes. A recovery in the
- * meantime gets a higher epoch. */
+/* Reserves the epoch for the new routes, which are stored later. If a recovery begins in the
+ * meantime, its epoch is higher. */
 void migration_begin(struct migration *m, struct job *job)
 {
     timer_init(&m->over, report);
@@ -220,8 +220,8 @@ static int write_route(struct migration *m)
     return error;
 }
 
-/* Moves a part of the source's lane time to the target. The part is the piece's share of the job's
- * bytes on the source lane. The value is used until the target is measured. */
+/* Subtracts the piece's part of the source's lane time, in proportion to bytes, and returns this
+ * part. The target uses the value until its lane time is measured. */
 static uint64_t take_lane_time(const struct tensor *tensor, const struct piece *piece)
 {
     struct share *share = jobs_share(tensor->job, piece->lane);
@@ -253,8 +253,8 @@ static void settle(struct migration *m, struct job *job, const struct traveller 
     keeping_moved(job, piece, t->holder, t->is_copied);
 }
 
-/* Assigns all pieces to their targets. Samples from the former lanes are no longer valid, so all
- * shares are measured anew (K20). */
+/* Moves all pieces to their targets. The lanes have other pieces now, so all shares of the job are
+ * measured anew (K20). */
 static void settle_all(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -273,8 +273,8 @@ static bool has_moved(const struct piece *piece, const void *context)
     return piece->epoch == m->epoch && piece->lost_epoch < m->epoch;
 }
 
-/* Sends the routes to the workers. The target needs no message: it becomes active when workers send
- * to it. */
+/* Sends the routes to the workers. The target receives no message: the first messages of workers
+ * make its pieces active. */
 static void activate(struct migration *m)
 {
     struct job *job = migration_job(m);
@@ -323,7 +323,7 @@ static void carry_out(struct migration *m, enum migrator_action action, enum mig
     case MIGRATOR_A_WRITE_ROUTE: return switch_over(m);
     case MIGRATOR_A_SEND_ACTIVATE: return activate(m);
     case MIGRATOR_A_SEND_ABORT: return give_up(m, migration_job(m));
-    case MIGRATOR_A_RECOVER: /* recovery.c places the pieces */
+    case MIGRATOR_A_RECOVER: /* recovery.c places the pieces of the lost lane */
         if (m->state == MIGRATOR_C_ABORTED && was != MIGRATOR_C_ABORTED)
             give_up(m, migration_job(m));
         else if (m->state == MIGRATOR_C_DONE && was != MIGRATOR_C_DONE)
@@ -351,9 +351,9 @@ static bool has_lane_of(const struct migration *m, const struct aggregator *a, b
     return false;
 }
 
-/* Returns whether `a` stores, or begins to store, replicas of moving pieces. If `a` ends, no round
- * of these pieces can complete, and a moving piece gets no new holder. The migration then has to
- * end (K57). */
+/* Returns whether `a` stores, or begins to store, replicas of moving pieces. When `a` ends, the
+ * rounds of these pieces cannot complete without a new replica holder, and a moving piece gets
+ * none. The migration then has to end (K57). */
 static bool waits_for_holder(const struct migration *m, const struct aggregator *a)
 {
     for (size_t i = 0; i < m->count; i++) {
@@ -403,7 +403,8 @@ void moving_aggregator_lost(struct aggregator *a)
     }
 }
 
-/* Ends the migrations of the job. The sources drop its pieces because the job has ended. */
+/* Ends the migrations of a job that is ending. Sources receive no message here, because the end of
+ * the job drops all its pieces. */
 void moving_end_job(struct job *job)
 {
     list_for_each_entry (struct migration, m, &job->service->works->migrations, link) {

@@ -12,15 +12,15 @@
 #include <stdint.h>
 
 struct moved {
-    int code; /* 0, or a negative errno: no task has moved */
+    int code; /* 0, or a negative errno if no task has moved */
     const char *text;
     uint32_t tasks;
     uint64_t state_bytes;
     /* longest time from the first release of a piece until the new routes were sent to workers */
     uint64_t longest_ns;
 };
-/* Receives the result of a migration, once. The event loop calls this function, never
- * moving_start(). The job may have ended by then. */
+/* Receives the result of a migration, once. Called by the event loop, never by moving_start(). The
+ * job may have ended before this call. */
 typedef void (*moving_done_fn)(struct service *s, uint64_t context, const struct moved *moved);
 
 struct task_move {
@@ -41,8 +41,8 @@ int moving_start(struct job *job, const struct task_move *moves, size_t count, m
  * under the conditions of moving_start(). */
 int moving_check(const struct job *job, struct err *err);
 bool moving_is_busy(const struct job *job);
-/* Returns whether tasks of the job are moving to a lane that has been withheld or is about to
- * end. */
+/* Returns whether tasks of the job are moving to a lane that an operator has drained in the
+ * meantime, or that is about to end. */
 bool moving_goes_astray(const struct job *job);
 /* Returns whether the piece is moving and its new route is not stored yet. */
 bool moving_has(const struct job *job, uint32_t piece);
@@ -55,12 +55,12 @@ void moving_holder_unfit(const struct job *job, const struct aggregator *holder,
                          const struct lane *lane);
 /* Ends the migration of a job that is ending. The targets drop the pieces. */
 void moving_end_job(struct job *job);
-/* Called when a worker leaves the job. Moves of the job whose routes are not stored are aborted,
- * because only the sources know that the worker has left. */
+/* Called when a worker leaves the job. Aborts the moves whose routes are not stored: their targets
+ * were not informed that the worker has left. */
 void moving_worker_leaves(const struct job *job);
-/* Called when an aggregator is disconnected. Moves to and from its lanes are aborted, unless their
- * new routes are stored. When the aggregator returns, its list of pieces is compared with the store
- * (K9). */
+/* Called when an aggregator is disconnected. Aborts moves to its lanes, from its lanes, and moves
+ * for which the aggregator begins copies, unless their new routes are stored. When the aggregator
+ * connects again, its list of pieces is compared with the store (K9). */
 void moving_aggregator_away(struct aggregator *a);
 /* Like moving_aggregator_away(), for a lost aggregator. Called before recovery_aggregator_lost(),
  * which places the aggregator's pieces again. */

@@ -55,8 +55,8 @@ int moving_check(const struct job *job, struct err *err)
     if (job_has_claim(job, CLAIM_REGROUP))
         return err_set(err, -EAGAIN, "workers of job %.64s join or leave; try again later",
                        job->name);
-    /* A disconnected worker may not receive the new route, and would not learn that the lane has
-     * released the pieces (K20). */
+    /* No move begins while a worker is disconnected: the worker may not receive the new route, and
+     * would not learn that the source has released the pieces (K20). */
     for (uint32_t rank = 0; rank < job->workers; rank++)
         if (job->sessions[rank] && job->sessions[rank]->state == SESSION_AWAY)
             return err_set(
@@ -221,8 +221,8 @@ static struct migration *migration_create(struct job *job, struct search *search
     return m;
 }
 
-/* Prevents new pieces from joining the moving tasks. All pieces of a task are on one lane, so
- * tensors that are declared during the move form new tasks. */
+/* Prevents tensors that are declared during the move from joining the moving tasks. Such tensors
+ * form new tasks, because all pieces of a task are on one lane. */
 static void close_tasks(struct job *job, const struct search *search)
 {
     for (size_t i = 0; i < job->shares_count; i++)
@@ -230,8 +230,8 @@ static void close_tasks(struct job *job, const struct search *search)
             job->shares[i].open_task = 0;
 }
 
-/* Drops the pieces of failed tensors. No worker uses these pieces, but with them the lane would
- * never count as empty. */
+/* Drops the failed tensors' pieces in the moving tasks. No worker uses these pieces, but a lane
+ * with such pieces would never count as empty. */
 static void drop_failed(struct job *job, const struct search *search)
 {
     job_each_piece (piece, tensor, job) {

@@ -16,21 +16,22 @@
 
 /* The transfer of state in one migration. */
 struct state_way {
-    size_t at;       /* index of the traveller whose state is requested next */
-    uint64_t offset; /* offset of the next request in the state of that traveller */
+    size_t at;       /* index of the traveller whose state the next request reads */
+    uint64_t offset; /* offset of the next request in this state */
     uint32_t parts;  /* number of parts in transit */
 };
 
 static void fill(struct migration *m);
 
-/* One part of a state. The parts of a piece stay in order, because all use the same connection. */
+/* A part of the state of one piece. All parts use the same connection, so they arrive in order. */
 struct state_part {
     uint64_t migration;
     size_t at; /* index of the traveller */
     uint64_t offset, bytes;
 };
 
-/* Returns the migration of the part, or NULL if it is no longer transferring state. */
+/* Returns the migration of the part; NULL: the migration has ended, or no longer transfers
+ * state. */
 static struct migration *waiting(struct service *s, const struct state_part *part)
 {
     struct migration *m = migration_find(s, part->migration);
@@ -108,8 +109,8 @@ static int pull(struct migration *m)
                      .piece = t->piece, .offset = part.offset);
 }
 
-/* Requests parts until PARTS_MAX are in transit. Calls the next step when all parts have
- * arrived. */
+/* Requests parts until PARTS_MAX are in transit. When all parts of all pieces have arrived, calls
+ * the next step. */
 static void fill(struct migration *m)
 {
     int error = 0;

@@ -123,9 +123,9 @@ static bool keeps_state(const struct tensor *tensor)
            tensor->terms.quorum == QUORUM_ANY;
 }
 
-/* Returns whether each state on the lane is known to have a copy or to need none. Reports count
- * only from the phase of reports on (`is_reported`): after an earlier report the job may have had
- * its first update. */
+/* Returns whether each state on the lane is known to have a copy or to need none. Reports before
+ * the phase of reports do not count (`is_reported`), because the job may have had its first update
+ * after such a report. */
 static bool is_copied(const struct aggregator *a, const struct job *job, const struct share *share)
 {
     const WIRE(JobUse) *use = a->leaving->is_reported ? jobs_use_of(job, share) : NULL;
@@ -251,7 +251,8 @@ static void pause_a_while(struct aggregator *a)
     look_again(a, l->pause_ns);
 }
 
-/* The first report is handled at once, because the end of the aggregator may wait for it. */
+/* Stores a report. After the first report the next check runs at once, because the end of the
+ * aggregator may wait for this report. */
 static void leaving_got_report(struct service *s, void *data, const envelope *reply, int code,
                                const char *text)
 {
@@ -292,7 +293,8 @@ static void let_go_early(struct aggregator *a)
     look_again(a, REPORT_MOST_NS);
 }
 
-/* Handles the end of an order. If jobs were busy or lanes were full, another order follows. */
+/* Called at the end of an order. If no task has moved, the next check follows after a pause, and
+ * otherwise at once. */
 static void moved(struct service *s, const struct order *order)
 {
     struct aggregator *a = aggregator_find(s, order->from_aggregator);

@@ -51,8 +51,8 @@ void orders_destroy(struct service *s)
         order_free(list_entry(node, struct order, link));
 }
 
-/* Returns the length of the hold, for the answer. Returns 0 if neither growth nor --explore is on,
- * because the hold delays only their moves. */
+/* Returns the length of the hold, for the answer. Only moves by growth and --explore wait for the
+ * end of a hold, so the function returns 0 if neither is on. */
 static uint64_t hold_told_ns(const struct service *s)
 {
     return s->scaling->is_on || s->options->explores ? s->options->order_hold_ns : 0;

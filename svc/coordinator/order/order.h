@@ -9,7 +9,7 @@
 #define ORDER_TEXT_BYTES 1024
 
 struct order;
-/* Receives the end of an order. The event loop or order_leave() calls this function. */
+/* Called at the end of an order, by the event loop or by order_leave(). */
 typedef void (*order_done_fn)(struct service *s, const struct order *order);
 
 struct order {

@@ -28,7 +28,8 @@ void outliving_destroy(struct service *s);
 bool ends_with_service(const struct aggregator *a);
 /* Returns whether an aggregator continues after the end of this process. */
 bool outliving_has_any(const struct service *s);
-/* Returns the number of the job's tensors that have pieces on `a`. */
+/* Returns how many of the job's tensors and tables have pieces or shards on `a`. Failed ones do not
+ * count. */
 size_t outliving_count_bound(const struct job *job, const struct aggregator *a);
 
 #endif

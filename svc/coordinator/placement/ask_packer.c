@@ -423,9 +423,9 @@ static void say_why_none(const struct service *s, char *reason, size_t reason_by
                  "shows them");
 }
 
-/* Returns whether the job may wait for an aggregator that is not started for this job. Soon after a
- * start of the service, or after the loss of the last aggregator, an aggregator may join even if
- * growth is off. */
+/* Returns whether a job without any lane may wait until some aggregator joins, although no
+ * aggregator is started for this job. Soon after a start of the service, or after the loss of the
+ * last aggregator, an aggregator may join even if growth is off. */
 static bool waits_for_any(struct job *job, const struct packer_request *request, enum ask_for why)
 {
     return is_for_new(why) && request->lanes_count == 0 && !job->terms->is_trial &&

@@ -11,9 +11,9 @@ struct answer {
     enum share_how how;
 };
 
-/* Fill `ret_items` with descriptions of the tensors or tasks, in their order. A task is described
- * as a tensor with one byte for each element. The `id` of a described task is its index in
- * `tasks`. */
+/* These functions fill `ret_items` with descriptions of the tensors or tasks, in their order. A
+ * task is described as a tensor with one byte for each element. The `id` of a described task is its
+ * index in `tasks`. */
 void describe_tensors(const struct job *job, struct tensor *const *tensors, size_t count,
                       struct packer_tensor *ret_items);
 void describe_tasks(const struct job *job, const struct task *tasks, size_t count,

@@ -178,8 +178,8 @@ static bool would_fit(const struct packer_request *request, unsigned without)
     return true;
 }
 
-/* Returns the memory of the node with the most memory, as its lanes report it. The reported memory
- * is within the limit of the lanes' cgroup. */
+/* Returns the memory of the largest node, as its lanes report it. This value is within the limit of
+ * the lanes' cgroup. */
 static uint64_t node_memory(const struct service *s)
 {
     uint64_t most = 0;

@@ -10,7 +10,8 @@ struct job;
 struct packer_plan;
 struct packer_request;
 
-/* Returns how long a declare waits for a lane, from the option or else from the worker. */
+/* Returns the longest time for which a declare waits for a lane: that of the option, or else that
+ * of the worker. */
 uint64_t waiting_lane_ns(const struct job *job);
 /* Begins a wait: logs the reason and sends it to each worker once. A different reason begins a new
  * wait. */
@@ -25,7 +26,7 @@ void waiting_for_rows_end(struct job *job);
 /* Returns a job that trains on one of the offered lanes and is not measured yet; NULL: there is no
  * such job, or `job` has waited as long as its worker allows. */
 const struct job *waiting_for_measure(struct job *job, const struct packer_request *request);
-/* Returns the remaining time for which a declare of the job may wait, at least 1. */
+/* Returns the remaining time in ns for which a declare of the job may wait, at least 1. */
 uint64_t waiting_left_ns(const struct job *job);
 
 /* Returns whether a job that fits on no lane may wait until an aggregator starts. */

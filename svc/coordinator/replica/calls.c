@@ -43,8 +43,8 @@ static uint32_t holder_of(const struct piece *piece, enum keeping_whom whom)
     return whom == TELL_FORMER ? piece->keeping.former : piece->keeping.holder;
 }
 
-/* Returns whether the receiver still needs the message and can receive it. A lane must have
- * confirmed the piece first. */
+/* Returns whether the receiver still needs the message and can receive it. No message about a piece
+ * is sent before the lane has confirmed the piece. */
 static bool can_be_told(const struct job *job, struct piece *piece, enum keeping_whom whom)
 {
     if (piece->state != PIECE_READY || *knows(piece, whom))
@@ -105,7 +105,7 @@ static void forget_told(struct job *job, const struct copies_told *told, bool is
             holder_of(piece, told->whom) != told->holder)
             continue;
         *knows(piece, told->whom) = false;
-        /* a holder that did not answer may have begun to copy */
+        /* a holder without an answer may have begun to copy, so `begins` stays as it is */
         piece->keeping.begins |= is_unfit;
         piece->keeping.is_unfit |= is_unfit;
     }

@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* prefix of tensors that the client library declares for itself */
-
 /* iteration_ns: longest wait for the end of an iteration. rest_ns: a rank that begins no round for
  * this time is assumed to be at the end of an iteration. Both times are long for snapshots, because
  * a wrong assumption would spoil the snapshot. For late workers they are short. */

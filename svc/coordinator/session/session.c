@@ -22,8 +22,9 @@
 /* Time within which the lanes' reports about the connections of a dead process arrive. The kernel
  * closes all connections of a process at once. */
 #define ENDS_TOGETHER_NS NS_PER_S
-/* A worker that is alive gets an error when its kernel ends the connection, and connects again at
- * once. A lane waits for the next connection for BROKEN_NS. */
+/* INFORMED_NS: a worker that is alive connects again within this time, because its kernel reports
+ * the end of a connection at once. BROKEN_NS: time for which a lane waits for the next
+ * connection. */
 #define INFORMED_NS (3 * NS_PER_S)
 #define BROKEN_NS (20 * NS_PER_S)
 
@@ -115,8 +116,8 @@ static struct session *first_to_end(const struct job *job)
     return first;
 }
 
-/* Handles the end of the next process. Its handling had to wait for the end of a process that ended
- * earlier. */
+/* Ends the next session whose process has ended. Sessions end in the order in which their processes
+ * ended, so this session had to wait. */
 static void end_next(const struct job *job)
 {
     struct session *next = first_to_end(job);

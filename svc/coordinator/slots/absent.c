@@ -1,5 +1,5 @@
-/* Jobs whose pool is missing (SL5). Without its pool the coordinator does not learn the ends of
- * processes: a slot becomes free when the session of its worker has ended. */
+/* Jobs whose pool is missing (SL5). Without the pool, the coordinator receives no reports about
+ * ends of processes, so a slot becomes free when the session of its worker has ended. */
 #include "svc/coordinator/job/members.h"
 #include "svc/coordinator/slots/internal.h"
 
@@ -11,7 +11,8 @@ static uint64_t absent_forget_ns(const struct slots_job *job)
     return job->pool->away_ns + SLOTS_FORGET_S * NS_PER_S;
 }
 
-/* Returns whether a worker of the job has joined, and its order has not ended since. */
+/* Returns whether a worker has joined under its present order, even if the training has ended since
+ * then. */
 static bool absent_has_joined(const struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++)
@@ -35,8 +36,8 @@ static void absent_end_workers(struct slots_job *job)
             slots_worker_gone(job, rank);
 }
 
-/* Returns a worker that has joined, and whose session has ended with an error, or without a
- * goodbye; -1: none. */
+/* Returns the rank of a worker that had joined, and whose session has ended with an error or
+ * without a goodbye; -1: none. */
 static int absent_find_lost(const struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++)
@@ -45,8 +46,8 @@ static int absent_find_lost(const struct slots_job *job)
     return -1;
 }
 
-/* All sessions of the training have ended. The training is complete if each worker that has joined
- * has said goodbye, without an error. */
+/* Called when all sessions of the training have ended. The job fails if a worker that had joined
+ * has ended with an error, or without a goodbye. Otherwise the training is complete. */
 static void absent_end_training(struct slots_job *job)
 {
     char text[SLOTS_TEXT_BYTES];
@@ -60,7 +61,8 @@ static void absent_end_training(struct slots_job *job)
     absent_end_workers(job);
 }
 
-/* No worker has joined. A process of the job may still be starting, so its slot is kept. */
+/* Called while no worker has joined. A process of the job may still be starting, so its slot is
+ * kept until the job is removed. */
 static void absent_wait(struct slots_job *job)
 {
     char text[SLOTS_TEXT_BYTES];

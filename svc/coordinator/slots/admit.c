@@ -17,8 +17,8 @@ static void slots_refuse_stale(struct peer *p, uint64_t request, const WIRE(Join
               join->job, join->incarnation, join->rank, why, SLOTS_EXIT_STALE);
 }
 
-/* Ends the session of an earlier start of the rank, whose process its pool could not end, for
- * example on a node that Slurm has lost (SL10). */
+/* Ends the session of an earlier start of the rank, if the pool could not end the process of this
+ * start, for example on a node that Slurm has lost (SL10). */
 static void slots_end_former(struct slots_job *job, uint32_t rank)
 {
     const struct job *of = slots_training(job);
@@ -27,8 +27,8 @@ static void slots_end_former(struct slots_job *job, uint32_t rank)
         session_replaced(session);
 }
 
-/* Stores that this start joins, after the end of the former one is stored: a coordinator that ends
- * in between ends the former one again. */
+/* Stores that this start has joined. The end of the former start is stored first. A
+ * coordinator that ends between both writes ends the former start again after its restart. */
 static void slots_note_join(struct slots_job *job, uint32_t rank)
 {
     struct slots_worker *worker = &job->workers[rank];
@@ -39,8 +39,8 @@ static void slots_note_join(struct slots_job *job, uint32_t rank)
         (void)slots_worker_keep(job, rank);
 }
 
-/* Returns whether the training has ended, although its pool has not reported an end yet. A late
- * worker would begin another training alone. */
+/* Returns whether the training has ended, although the pool has not reported the end of a process
+ * yet. A late worker would begin another training alone. */
 static bool admit_has_ended(const struct slots_job *job)
 {
     if (slots_training(job))
@@ -78,7 +78,7 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
                                      : "and is not the newest one");
         return false;
     }
-    if (!worker->has_joined) { /* the end of the training may free the job */
+    if (!worker->has_joined) { /* slots_end_former() may free the job */
         slots_end_former(job, join->rank);
         job = slots_find_job(p->service, p->tenant, join->job);
     }

@@ -8,8 +8,8 @@ static bool rest_has_joined(const struct job *of, uint32_t rank)
     return of && rank < of->workers && of->sessions[rank] && session_is_in(of->sessions[rank]);
 }
 
-/* A worker that has not joined cannot sleep, so its process ends. The time of the rest is not part
- * of a measured speed. */
+/* Begins a rest. Only workers that have joined can sleep, so all other workers leave. The speed is
+ * measured anew afterwards, without the time of the rest. */
 void slots_rest_begin(struct slots_job *job)
 {
     const struct job *of = slots_training(job);

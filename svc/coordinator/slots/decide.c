@@ -43,7 +43,7 @@ static void slots_act(struct slots_site *site, const struct scheduler_action *ac
 {
     struct slots_job *job = slots_find_id(site, action->job);
     if (action->verb == SCHEDULER_LANES || !job || action->rank >= job->workers_max)
-        return; /* the scheduler receives lane times of 0 */
+        return; /* no action for lanes: the scheduler gets lane times of 0 */
     struct slots_worker *worker = &job->workers[action->rank];
     if (action->verb == SCHEDULER_REST)
         slots_rest_begin(job);
@@ -103,7 +103,7 @@ int slots_decide_submit(struct slots_job *job, uint32_t followers)
                                   .workers_min = job->workers_min,
                                   .workers_max = job->workers_max,
                                   .steps = job->steps,
-                                  .never_rests = true, /* until the script has step records */
+                                  .never_rests = true, /* slots_rest_allow() changes this */
                                   .is_held = slots_must_hold(job)};
     job->is_held = wants.is_held;
     job->rest->is_allowed = false;

@@ -9,7 +9,7 @@
 #define SLOTS_LOOK_NS NS_PER_S /* time between two checks of all jobs of pools */
 /* time for which a pool is missing before its jobs are held (SL5) */
 #define SLOTS_AWAY_NS (60 * NS_PER_S)
-/* time for which a pool is missing before its jobs are removed that no worker has joined (SL5) */
+/* time after which a missing pool's jobs are removed, unless a worker has joined (SL5) */
 #define SLOTS_FORGET_S 3600u
 #define SLOTS_JOBS_MAX 4096 /* maximum number of jobs of all pools */
 /* number of failed workers, without a step in between, after which a job fails */
@@ -38,14 +38,14 @@ struct slots_worker {
     bool leave_sent;   /* the order to leave was sent on the present connection of the pool */
     bool start_sent;   /* the order to start was sent on the present connection of the pool */
     bool is_waking;    /* the worker has a slot again, which is not stored yet */
-    bool has_joined;   /* this start has joined, so the session of the rank is its own */
-    bool is_listed;    /* the list of the joining pool has this worker */
+    bool has_joined;   /* this start has joined, so the rank's session belongs to this start */
+    bool is_listed;    /* the pool has listed this worker in its last join */
     bool is_found;     /* the process runs, but this was not stored; the state is ORDERED */
     bool has_left;     /* the training has ended, and the worker had sent a Goodbye */
     bool was_lost;     /* the training has ended, and the worker had joined, but sent no Goodbye */
     uint32_t slot;
     uint64_t incarnation; /* number of this start of the rank; 0 in the states NONE and WANTED */
-    char *waits;          /* reason of the pool for a process that cannot start yet; NULL: none */
+    char *waits;          /* pool's reason why the process cannot start yet; NULL: none */
 };
 
 static inline bool slots_has_slot(const struct slots_worker *worker)
@@ -67,8 +67,9 @@ struct slots_rest {
     bool is_allowed; /* the scheduler may let the job rest without an order */
     bool is_ordered; /* the scheduler has ordered the job to rest */
     bool is_by_user; /* the user has ordered the rest */
-    /* standing of the job's trial in its study, which orders rests (SL32): reached rungs, and the
-     * report there. Not stored: the pool sends it with each connection */
+    /* Standing of the job's trial in its study, by which rests are ordered (SL32): number of
+     * reached rungs, and the report at the last one. Not stored, because the pool sends the
+     * standing again after each connect. */
     bool has_standing;
     uint32_t rung;
     double value;
@@ -81,8 +82,9 @@ struct slots_site {
     /* number of slots in the option; a restored worker may have a slot beyond this number */
     uint32_t count;
     struct scheduler *scheduler;
-    uint64_t grown, shrunk; /* number of resizes of jobs since the start of this process */
-    bool has_news;          /* the scheduler has changed workers while orders were carried out */
+    /* number of resizes to more and to fewer workers since the start of this process */
+    uint64_t grown, shrunk;
+    bool has_news; /* the scheduler has changed workers, so orders have to be carried out */
 };
 
 struct slots_pool {
@@ -94,7 +96,7 @@ struct slots_pool {
     struct peer *peer; /* NULL: the pool is not connected */
     char *node;
     uint32_t pid;
-    uint64_t away_ns;  /* end of the last connection, or restart of the coordinator */
+    uint64_t away_ns;  /* time when the last connection ended or the coordinator restarted */
     struct timer away; /* fires if the pool has not connected again in time */
     bool is_held;      /* no worker of the pool's jobs is started or ordered to leave (SL5) */
     bool is_missing;   /* the pool has not connected in time */
@@ -113,7 +115,7 @@ struct slots_job {
     struct slots_speed *speed;
     uint32_t training; /* number of the last training of this job (struct job.id); 0: none */
     uint32_t failures; /* number of failed workers since the last step */
-    bool is_fixed;     /* the script has joined without workers_max, so its workers stay */
+    bool is_fixed;     /* the script joined without workers_max, so the number of workers stays */
     bool has_joined;   /* a worker has joined since the start of this process */
     bool is_complete;  /* a worker has ended its training, so no further worker is started */
     bool is_ending;    /* all workers are ordered to end */
@@ -217,10 +219,11 @@ void slots_send_rest(const struct slots_job *job, bool rests);
 
 /* --- asleep.c --- */
 
-/* Handles the scheduler's order to rest. */
+/* Prepares the workers for a rest that the scheduler has ordered: a worker that cannot sleep has to
+ * leave. */
 void slots_rest_begin(struct slots_job *job);
-/* Handles a slot for the rank, which ends the rest of the job. Returns false if no process of the
- * rank sleeps, so that one has to start. */
+/* Ends the rest of the job, because the scheduler has given the rank a slot. Returns false if no
+ * process of the rank sleeps, so that a process has to be started. */
 bool slots_rest_wake(struct slots_job *job, uint32_t rank, uint32_t slot);
 
 /* --- rest.c --- */
@@ -231,14 +234,16 @@ void slots_rest_carry_out(struct slots_job *job, struct job *of);
 void slots_rest_repeat(const struct slots_job *job);
 /* Informs the scheduler whether the job may rest without an order of its user. */
 void slots_rest_allow(struct slots_job *job, const struct job *of);
-/* The worker sleeps in the rest with this number. */
+/* Called when the worker sleeps in the rest with this number: the worker's slot becomes free.
+ * Ignored if the job is not in this rest. */
 void slots_hear_resting(struct slots_job *job, uint32_t rank, uint32_t rest);
 
 /* --- reports.c --- */
 
 /* Marks the worker of the rank as started, because its process exists. */
 void slots_worker_found(struct slots_job *job, uint32_t rank);
-/* Marks the workers that exist, but could not be stored as started. */
+/* Stores workers as started that exist, and whose earlier change to this state could not be
+ * stored. */
 void slots_find_again(struct slots_job *job);
 /* Frees the slot of a rank whose process has ended, although its pool has not reported the end. If
  * the rank has ended its training, no other worker of the job is started. */

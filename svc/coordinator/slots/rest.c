@@ -68,7 +68,7 @@ void slots_rest_allow(struct slots_job *job, const struct job *of)
 
 /* --- messages --- */
 
-/* The worker sleeps, so its slot is free. */
+/* Frees the slot of a worker that sleeps. */
 static void rest_fall_asleep(struct slots_job *job, uint32_t rank)
 {
     struct slots_worker *worker = &job->workers[rank];
@@ -102,7 +102,8 @@ void slots_handle_resting(struct peer *p, const envelope *message)
     peer_reply_done(p, message->id);
 }
 
-/* A process that has joined no job would be ended, not put to sleep. */
+/* Returns whether a process of the job runs. A process without a session cannot sleep, so a rest
+ * would end the process. */
 static bool rest_has_started(const struct slots_job *job)
 {
     for (uint32_t rank = 0; rank < job->reach; rank++)

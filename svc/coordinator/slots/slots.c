@@ -87,7 +87,8 @@ size_t slots_count_unjoined(const struct service *s)
     return count;
 }
 
-/* Ends the job at once. Its pool is ordered to end the workers, and reports no end of them. */
+/* Ends the job at once. The pool is ordered to end the workers. Later reports about these workers
+ * are not needed. */
 static void slots_cut_off(struct slots_job *job, int code, const char *why)
 {
     job->end_code = code;
@@ -127,8 +128,8 @@ static void slots_warn_of_terms(const struct slots_job *job, const struct job *o
                  job->name, of->workers, job->workers_max, job->workers_max);
 }
 
-/* Resets the state of the training after the job has started a new one: its script may have other
- * terms. */
+/* Resets the state of the training when the job has begun a new training, because the script of the
+ * new training may have other terms. */
 static void slots_look_at_training(struct slots_job *job, const struct job *of)
 {
     if (job->training == (of ? of->id : 0))
@@ -145,8 +146,8 @@ static void slots_look_at_training(struct slots_job *job, const struct job *of)
                                           .workers = job->is_fixed ? 0 : of->workers});
 }
 
-/* The training is complete, so a started worker that has not joined would wait for a growth that
- * does not come. A job without a training has a script that does not join: its workers stay. */
+/* Orders workers that have not joined to leave when the training is complete: they would wait for a
+ * growth that does not come. Workers of a script that never joins a job stay. */
 static void slots_end_unjoined(struct slots_job *job, const struct job *of)
 {
     job->has_joined |= of != NULL;
@@ -235,8 +236,8 @@ void slots_destroy(struct service *s)
 
 /* --- after a restart --- */
 
-/* Returns the site of a row, created if the option no longer names it. Such a site has no slots of
- * its own: the workers there continue to train, and no further worker is started. */
+/* Returns the site of a row. If the option no longer names the site, the site is created without
+ * slots of its own: its workers continue to train, and no further worker is started. */
 static struct slots_site *slots_restore_site(struct service *s, const char *name)
 {
     struct slots_site *site = slots_find_site(s, name);

@@ -20,7 +20,8 @@ int slots_restore_worker(struct service *s, const struct store_pool_worker *row)
 void slots_restored(struct service *s);
 /* Ends all jobs of pools, because the service stops. */
 void slots_end_jobs(struct service *s, const char *why);
-/* Ends all jobs of the tenant's pools, whose key was revoked. Their pools cannot connect again. */
+/* Called when the tenant's key was revoked. Ends all jobs of the tenant's pools, because these
+ * pools cannot connect again. */
 void slots_tenant_revoked(struct service *s, const struct tenant *tenant);
 /* Returns the number of jobs of pools without a worker that has joined. */
 size_t slots_count_unjoined(const struct service *s);
@@ -34,11 +35,11 @@ void slots_handle_join(struct peer *p, const envelope *message);
 void slots_handle_submit(struct peer *p, const envelope *message);
 void slots_handle_withdraw(struct peer *p, const envelope *message);
 void slots_handle_reports(struct peer *p, const envelope *message);
-/* The job of a pool rests, or goes on, by order of its user. */
+/* Handles the user's order that the job of a pool rests or continues. */
 void slots_handle_rest(struct peer *p, const envelope *message);
-/* The trial of a pool's job has reached a rung of its study (SL32). */
+/* Handles the report that a job's trial has reached a rung of its study (SL32). */
 void slots_handle_standing(struct peer *p, const envelope *message);
-/* A worker sleeps. */
+/* Handles a worker's report that it sleeps. */
 void slots_handle_resting(struct peer *p, const envelope *message);
 /* Called when the peer is about to be freed. */
 void slots_peer_gone(struct peer *p);
@@ -51,8 +52,8 @@ bool slots_may_join(struct peer *p, uint64_t request, const WIRE(JoinRequest) * 
  * this job: the scheduler would undo the resize (SL3). */
 int slots_may_resize(const struct job *job, struct err *err);
 
-/* Returns whether the request about jobs is answered. A pool without slots is refused with -EEXIST
- * if its job has another pool; the failure was then sent. `request->job` is valid. */
+/* Returns whether the request about jobs may be answered. A pool without slots is refused with
+ * -EEXIST if another pool has the job; the failure was then sent. `request->job` is valid. */
 bool slots_may_look(struct peer *p, uint64_t id, const WIRE(JobsRequest) * request);
 
 /* --- views --- */
@@ -60,8 +61,8 @@ bool slots_may_look(struct peer *p, uint64_t id, const WIRE(JobsRequest) * reque
 /* Allocates memory that is freed with the reply. Returns NULL if memory is missing. */
 typedef void *(*slots_take_fn)(void *context, size_t bytes);
 
-/* Add sites and jobs of pools to a reply. Each of the functions returns false if memory is missing.
- * `only`: the tenant that reads; NULL: an operator. */
+/* These functions add sites, and jobs of pools, to a reply. Each function returns false if memory
+ * is missing. `only`: the tenant that reads; NULL: an operator. */
 bool slots_view_sites(const struct service *s, slots_take_fn take, void *context,
                       WIRE(JobsReply) * reply);
 /* Adds the jobs without a worker that has joined. `name`: name of the jobs to add; "": all jobs. */

@@ -39,7 +39,7 @@ static void slots_send_point(struct slots_job *job, const struct seen *seen)
                                                            .step_s = step_s});
 }
 
-/* Sends the speed to the scheduler. The first round of a job counts as its first report. */
+/* Sends the number of rounds, and the trial's report, to the scheduler. */
 static void slots_send_report(struct slots_job *job, const struct seen *seen)
 {
     slots_decide(job->pool->site, (struct scheduler_event){

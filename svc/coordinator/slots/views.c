@@ -108,8 +108,8 @@ bool slots_view_queued(const struct service *s, const struct tenant *only, const
     return reply->queued != NULL;
 }
 
-/* Counts the waiting jobs of the site in the order of their submission: all of them, and those up
- * to and including this job. */
+/* Counts the waiting jobs of the site. Also counts the jobs that were submitted before this job,
+ * and this job itself. */
 static void slots_find_place(const struct slots_job *of, uint32_t *ret_place, uint32_t *ret_waiting)
 {
     const struct slots_site *site = of->pool->site;

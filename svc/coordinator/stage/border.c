@@ -300,7 +300,7 @@ static void border_note_asking(struct stages *s, uint32_t rank, const struct sta
                                const WIRE(StageRequest) * request)
 {
     struct stage_rank *r = &s->ranks[rank];
-    border_note_rounds(s->job, request); /* of a repeated request, too */
+    border_note_rounds(s->job, request); /* also for a repeated request */
     if (r->is_asking || !border_agrees(s, rank, terms))
         return;
     r->is_asking = true;
@@ -323,7 +323,7 @@ static void border_check_begin(struct stages *s)
 static struct stage_terms border_terms(const WIRE(StageSpec) * spec)
 {
     struct stage_terms terms;
-    memset(&terms, 0, sizeof terms); /* terms are compared with memcmp() */
+    memset(&terms, 0, sizeof terms); /* memcmp() compares terms, so no byte may be random */
     if (!spec)
         return terms;
     memcpy(terms.name, spec->name, strnlen(spec->name, STAGE_NAME_BYTES_MAX));
@@ -356,7 +356,8 @@ static int border_check_spec(const struct job *job, const struct stage_terms *te
     return error;
 }
 
-/* Checks the ranks that a recording contains. */
+/* Checks that the stage of a recording has only ranks of this job, or that there is no
+ * recording. */
 static int border_check_ranks(const struct job *job, const WIRE(StageRequest) * request,
                               struct err *err)
 {
@@ -395,14 +396,15 @@ static int border_check_job(const struct job *job, struct err *err)
 
 /* --- requests --- */
 
-/* Returns whether the request repeats the one with which the rank entered the present stage. */
+/* Returns whether the rank repeats the request with which the rank entered the present stage. */
 static bool border_is_repeat(const struct stages *s, const WIRE(StageRequest) * request)
 {
     return !request->ends && request->number + 1 == s->number;
 }
 
-/* Refuses a repeated request for another stage: the rank would run another stage than the others.
- * A restarted coordinator does not know the bytes of a carry. */
+/* Refuses a repeated request that names another stage than before, because the rank would then run
+ * another stage than the other ranks. The bytes of a carry are not compared after a restart of the
+ * coordinator, because they are not stored. */
 static int border_check_repeat(const struct stages *s, uint32_t rank,
                                const WIRE(StageRequest) * request, const struct stage_terms *terms,
                                struct err *err)
@@ -431,9 +433,9 @@ static void border_take(struct stages *s, struct peer *p, const envelope *messag
     bool is_repeat = border_is_repeat(s, request);
     if (is_repeat ? s->is_told : request->ends && !s->is_open)
         return border_reply(s, p, message->id);
-    /* After a restart of the coordinator, the end of the stage may be unknown for this rank. Lanes
-     * had received the members before the restart, because the rank has entered the stage. So the
-     * requests to lanes end here, and waiting ranks are answered. */
+    /* A rank that ends the present stage has entered this stage, so all lanes had received the
+     * members. After a restart the coordinator learns this only now: the requests to lanes end, and
+     * waiting ranks are answered. */
     if (!is_repeat && !s->is_told)
         stages_end_telling(s);
     border_wait(s, p, message);

@@ -33,7 +33,7 @@ struct stage_plan {
 struct stage_next {
     /* largest values of the members that have ended their part; 0: none has ended */
     uint64_t first_clock, cursor;
-    struct stage_terms terms; /* terms that rank `rank` has requested as the first rank */
+    struct stage_terms terms; /* terms in the first request, which came from rank `rank` */
     uint32_t rank, count;     /* `count`: number of ranks that have asked for the next stage */
     /* values from a recording: the ranks (empty: no recording), and the number of steps of a
      * trial */

@@ -1,6 +1,6 @@
 /* Sends the members of a stage to the lanes with tables of the job. A lane refuses with -EAGAIN
- * while it has work of the former stage, and an aggregator may be away: such requests are repeated
- * until the job ends or fails. The ranks wait with deadlines of their own. */
+ * while it has work of the former stage, and an aggregator may be disconnected. Such requests are
+ * repeated until the job ends or fails. Each rank waits at most until its own deadline. */
 #include "svc/base/log.h"
 #include "svc/coordinator/aggregator/call.h"
 #include "svc/coordinator/aggregator/lane.h"
@@ -91,7 +91,7 @@ bool stage_message(const struct job *job, uint64_t *ret_ranks, WIRE(LaneStageReq
     return true;
 }
 
-/* Lists the lanes again: the lanes of shards may have changed since the last stage. */
+/* Lists the lanes again, because the lanes of shards may have changed since the last stage. */
 static int list_lanes(struct stages *s)
 {
     struct job *job = s->job;
@@ -116,8 +116,8 @@ void stages_end_telling(struct stages *s)
     stages_told(s);
 }
 
-/* Returns whether the rounds of each tensor that follows the stages need exactly the members, on
- * lanes that serve all pieces. */
+/* Returns whether each tensor that follows the stages is regrouped: its rounds need exactly the
+ * members of the stage, and its lanes serve all pieces. */
 static bool has_regrouped(const struct stages *s)
 {
     if (job_has_claim(s->job, CLAIM_REGROUP))
@@ -141,7 +141,7 @@ void stages_tell_lanes(struct stages *s)
         return;
     s->job->service->on->job->may_regroup(s->job);
     if (s->is_told || s->job->failure)
-        return; /* the regrouping has ended, and its listener has called this function */
+        return; /* the regrouping has ended, and has called this function itself */
     if (!s->lanes && list_lanes(s) < 0)
         return repeat_later(s);
     for (size_t i = 0; i < s->lanes_count; i++) {

@@ -60,7 +60,7 @@ struct store_lane {
     uint64_t memory_bytes;
     const char *shm, *ofi;
 };
-/* Values of store_job.flags, fields of struct job_terms. */
+/* Values of store_job.flags: fields of struct job_terms that are stored as bits. */
 enum store_job_flag { STORE_JOB_CONTINUES = 1, STORE_JOB_ELASTIC = 2 };
 struct store_job {
     uint32_t job;
@@ -84,8 +84,9 @@ struct store_session {
 };
 /* A tensor, or a table of keyed rows. A table has the dtype STORE_TABLE_DTYPE, and its number of
  * shards in place of elements. A shard is stored as a piece, with its number in `piece`, its group
- * in `first`, and an enum store_shard in `elements`. `keeper` is the lane with a whole copy, and
- * `former_keeper` the number of this copy; of a promoted shard, the lost lane and the copy. */
+ * in `first`, and an enum store_shard in `elements`. For a placed shard, `keeper` is the lane with
+ * a whole copy, and `former_keeper` the number of this copy. For a promoted shard, `keeper` is the
+ * lost lane, and `former_keeper` the number of the promoted copy. */
 #define STORE_TABLE_DTYPE 0u
 enum store_shard {
     STORE_SHARD_PLACED = 1,

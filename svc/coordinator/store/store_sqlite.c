@@ -59,7 +59,8 @@ static int errno_of(int code)
 }
 
 /* Returns a negative errno if a limit of file size or descriptors was exceeded, or 0. SQLite's
- * codes do not distinguish these limits, and after some failed writes errno has changed. */
+ * codes do not distinguish these limits. Some failed writes change errno, so the limit of the file
+ * size is tested directly. */
 static int limit_of(const struct store_sqlite *s, int code)
 {
     int error = s->db ? sqlite3_system_errno(s->db) : 0;

@@ -1,5 +1,5 @@
-/* Grants table memory to lanes in steps. A step is at most 64 MiB, and at most a quarter of the
- * rest of the limits for all lanes of the job together: no lane gets the whole rest at once.
+/* Grants table memory to lanes in steps of 2 to 64 MiB. The steps of all lanes of the job together
+ * are a quarter of the memory that the limits leave, so that no lane gets all of this memory.
  * RULES.md: K145. */
 #include "svc/coordinator/table/allow.h"
 
@@ -49,7 +49,8 @@ int allow_check_table(const struct job_table *table, struct err *err)
     const struct table_terms *terms = table->terms;
     uint64_t each = terms->rows_hint > 0 ? shard_bytes(table) : SHARD_START_BYTES;
     uint64_t pending = allow_pending(table->job), own = terms->shards * SHARD_START_BYTES;
-    uint64_t others = pending > own ? pending - own : 0; /* declared by the same request */
+    /* of tables that the same request declares */
+    uint64_t others = pending > own ? pending - own : 0;
     return quota_check_rows(table->job, others + terms->shards * each, err);
 }
 
@@ -65,7 +66,7 @@ int allow_place(struct job *job, const struct lane *lane)
     a->bytes += (shards - a->shards) * SHARD_START_BYTES;
     a->shards = shards;
     uint64_t room = quota_rows_room(job), pending = allow_pending(job);
-    if (is_first && room > pending) /* the other lanes get memory for their shards */
+    if (is_first && room > pending) /* memory for shards on other lanes is set aside */
         a->bytes += allow_step(job, room - pending);
     return 0;
 }
@@ -104,8 +105,9 @@ static int allow_limit(const struct job *job, const struct row_allowance *a, str
     return quota_check_rows(job, more, err);
 }
 
-/* Lanes may need different memory. The reason of the job is that of its first lane, so that workers
- * and the log receive one reason, and not a new one for each lane and attempt. */
+/* Records why the job waits for memory. Only the reason of the job's first lane is used: with the
+ * different reasons of all lanes, workers and the log would receive a new reason at each
+ * attempt. */
 static void allow_refuse(struct job *job)
 {
     const struct row_allowances *all = job->index->tables.allowances;
@@ -128,9 +130,10 @@ static void allow_suffices(struct job *job, struct row_allowance *a)
         waiting_for_rows_end(job);
 }
 
-/* Raises the allowance by a step, or by what a waiting push needs. A push whose rows do not fit
- * gets nothing, because a part of the memory would not help. A lane with a waiting push gets the
- * allowance also if it stays the same: the message about the last step may have been lost. */
+/* Raises the allowance by a step, or by the need of a waiting push if this is more. If the limits
+ * have no room for the whole amount, the allowance stays the same, because a part of the memory
+ * would not help the push. While a push waits, the allowance is sent even if it stays the same,
+ * because the last message may have been lost. */
 static void allow_grant(struct job *job, struct lane *lane, struct row_allowance *a)
 {
     uint64_t needed = a->needed_bytes > a->bytes ? a->needed_bytes - a->bytes : 0;
@@ -154,7 +157,7 @@ void allow_handle(struct peer *p, const envelope *message)
     a->bytes = allow_most(a->bytes, allow_least(wanted->allowed_bytes, ALLOWED_BYTES_MAX));
     a->needed_bytes = allow_least(wanted->needed_bytes, ALLOWED_BYTES_MAX);
     if (wanted->needed_bytes == 0 && wanted->allowed_bytes < a->bytes)
-        return allow_suffices(job, a); /* the lane will receive more than it had */
+        return allow_suffices(job, a); /* a message with more memory was already sent to the lane */
     allow_grant(job, lane, a);
 }
 

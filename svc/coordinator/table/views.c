@@ -37,8 +37,8 @@ static const WIRE(TableCounts) *
     return NULL;
 }
 
-/* Adds the counts of a lane to a sum. The minimum of an empty sum is 0. A lane may reach a clock
- * before the other lanes do. */
+/* Adds the counts of a lane to a sum. The smallest clock of an empty sum is 0. The largest clock of
+ * any lane counts, because a lane may reach a clock before other lanes. */
 static void view_add_lane(WIRE(TableCounts) * sum, const WIRE(TableCounts) * lane)
 {
     sum->rows += lane->rows;

@@ -45,7 +45,7 @@ void timeline_ask(struct timeline *tl, struct job *job);
 bool timeline_is_dry(const struct timeline *tl);
 void timeline_forget_sources(struct timeline *tl, bool tells);
 struct timeline *timeline_find(struct service *s, uint64_t id);
-/* Handles a worker's message with records. */
+/* Stores the records that a worker has sent. */
 void timeline_take_told(struct timeline *tl, uint32_t rank, const WIRE(TimelineTaken) * taken);
 
 #endif

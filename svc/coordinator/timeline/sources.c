@@ -52,7 +52,7 @@ void timeline_forget_sources(struct timeline *tl, bool tells)
 {
     if (tells) {
         tl->ended_ns = tl->ended_ns ? tl->ended_ns : clock_now_ns();
-        tl->end_ns = 0; /* makes the sources stop and drop their records (what_to_take()) */
+        tl->end_ns = 0; /* 0: what_to_take() makes the sources stop and drop their records */
         timeline_ask(tl, jobs_find_id(tl->service, tl->job));
     }
     list_for_each_safe_entry (struct timeline_source, s, &tl->sources, link) {
@@ -133,7 +133,7 @@ static void take(struct timeline *tl, struct timeline_source *s, const WIRE(Time
 void timeline_take_told(struct timeline *tl, uint32_t rank, const WIRE(TimelineTaken) * taken)
 {
     struct timeline_source *s = find(tl, false, rank);
-    if (s && s->asked_ns) /* otherwise the records answer a request that was already answered */
+    if (s && s->asked_ns) /* otherwise the request was already answered */
         take(tl, s, taken);
 }
 
@@ -227,7 +227,7 @@ static void ask_lanes(struct timeline *tl, const struct job *job, WIRE(TimelineT
     uint32_t *lanes = calloc(job->shares_count + 1, sizeof *lanes);
     list_for_each_entry (struct aggregator, a, &tl->service->aggregators, link) {
         size_t count = lanes && a->state == AGGREGATOR_UP ? lanes_of(job, a, lanes) : 0;
-        /* the source may have records about tasks that have moved away from the aggregator */
+        /* a source without lanes of the job may have records about tasks that have moved away */
         bool was_here = find(tl, true, a->id) != NULL;
         ask->lanes = lanes;
         ask->n_lanes = count;

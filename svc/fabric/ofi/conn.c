@@ -246,7 +246,8 @@ bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes)
         conn_guard(c);
     if (c->phase != OFI_OPENING)
         return false;
-    /* The accepting end has received the peer's hello with the request. */
+    /* Only the connecting end receives a hello here: the accepting end has received the peer's
+     * hello with the request. */
     if (data_bytes > 0 && ofi_hello_check(data, data_bytes, &c->hello) < 0) {
         ofi_queue_fail(c, -EPROTO);
         return false;

@@ -12,9 +12,11 @@ struct ofi_conn *ofi_conn_request(struct ofi_fabric *f, struct fi_info *info, co
                                   size_t data_bytes);
 int ofi_conn_accept(struct ofi_conn *c, void *owner);
 void ofi_conn_refuse(struct ofi_conn *c, int reason);
-/* Handles FI_CONNECTED. Returns true if the connection is now open and OPEN has to be reported. */
+/* Called at FI_CONNECTED. Returns true if the connection is now open, so that OPEN has to be
+ * reported. */
 bool ofi_conn_connected(struct ofi_conn *c, const void *data, size_t data_bytes);
-/* Handles FI_SHUTDOWN, or an error of the endpoint. */
+/* Called at FI_SHUTDOWN or after an error of the endpoint. Shuts down the socket; CLOSED follows
+ * with the first error. */
 void ofi_conn_shut(struct ofi_conn *c, int error, uint32_t reason);
 void ofi_conn_disconnect(struct ofi_conn *c);
 /* Continues a connection in phase LINGERING or ENDING. May add CLOSED to the batch. */

@@ -94,13 +94,14 @@ static void ofi_visit(struct ofi_conn *c, uint64_t now_ns, struct ofi_batch *bat
 }
 
 /* Reads a connection's queue once in a poll, and charges the time to the job. A connection that a
- * poll has not reached is not recorded, because either its `is_due` is set, or its descriptor
- * reports its bytes (O5). */
+ * poll has not reached needs no record for the next poll: either `is_due` of the connection is set,
+ * or its descriptor reports the bytes (O5). */
 static int ofi_take(struct list *node, struct fabric_event *events, int events_max)
 {
     struct ofi_place *place = list_entry(node, struct ofi_place, in_turn);
     struct ofi_turns *turns = ofi_fabric_of(place->conn)->turns;
-    struct fabric_group *group = place->group; /* the visit may end the connection */
+    /* read first: reading the queue may end the connection and take it out of its group */
+    struct fabric_group *group = place->group;
     struct ofi_batch batch = {.events = events, .events_max = events_max};
     uint64_t began_ns = turns->polled_ns;
     if (place->read_in_poll == turns->polls)

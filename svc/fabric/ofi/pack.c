@@ -128,9 +128,10 @@ void ofi_pack_end_bursts(struct ofi_fabric *f)
     list_for_each_safe_entry (struct ofi_conn, c, &f->bursts, in_bursts) {
         int error = ofi_pack_end_burst(c);
         if (error == -EAGAIN && c->sends_asked + c->packs_posted == 0)
-            ofi_queue_activate(c); /* another resource is missing: the next poll tries again */
+            /* no later completion would cause another attempt, so the next poll tries again */
+            ofi_queue_activate(c);
         if (error == -EAGAIN)
-            continue; /* the poll after the next completion tries again */
+            continue; /* the attempt is repeated after the next completion */
         if (error < 0)
             ofi_queue_fail(c, error);
         list_remove(&c->in_bursts);
@@ -185,7 +186,7 @@ static void unpack_message(struct ofi_conn *c, const uint8_t *body, size_t bytes
     e->bytes = bytes;
 }
 
-/* Handles one item. Returns false if the bytes are no item of gradpool. */
+/* Executes the next item of the pack. Returns false if the bytes are no item of gradpool. */
 static bool unpack_one(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct ofi_unpacking *u = &c->unpacking;

@@ -21,7 +21,7 @@ int ofi_pack_write(struct ofi_conn *c, struct ofi_op *op, const struct ofi_item_
 int ofi_pack_end_burst(struct ofi_conn *c);
 /* Ends the bursts of all connections. */
 void ofi_pack_end_bursts(struct ofi_fabric *f);
-/* Handles the completion of a pack. */
+/* Called when the send of a pack has ended. Ends the writes in the pack with `error`. */
 void ofi_pack_over(struct ofi_conn *c, struct ofi_op *op, int error);
 /* Returns the next packed write that has ended, or NULL. */
 struct ofi_op *ofi_pack_written(struct ofi_conn *c);

@@ -12,7 +12,8 @@ void ofi_send_withdraw(struct ofi_conn *c, uint32_t id);
 /* Sends the WITHDRAWs that were postponed because the queue was full. */
 void ofi_send_withdraws(struct ofi_conn *c);
 int ofi_send_goodbye(struct ofi_conn *c);
-/* Handles the completion of a send: this send, and all sends before it, have ended. */
+/* Called at the completion of a send. Frees the buffers of this send and of all earlier sends,
+ * which have ended, too. */
 void ofi_send_over(struct ofi_conn *c, struct ofi_op *op);
 
 #endif

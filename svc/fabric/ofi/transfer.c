@@ -227,7 +227,7 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
     struct ofi_op *op = entry->op_context;
     if (entry->flags & FI_REMOTE_WRITE) {
         word_arrived(c, (uint32_t)entry->data, batch);
-        /* with FI_RX_CQ_DATA, the word has used up a receive */
+        /* under FI_RX_CQ_DATA each word consumes a posted receive, which is posted again */
         if (ofi_fabric_of(c)->info->mode & FI_RX_CQ_DATA) {
             c->receives_posted--;
             ofi_queue_repost(c, op);
@@ -239,8 +239,8 @@ static void completed(struct ofi_conn *c, const struct fi_cq_data_entry *entry,
     }
 }
 
-/* Handles a failed operation. A failed receive means the end of the endpoint, which the event queue
- * reports. Any other operation has an event with its error. */
+/* Reads the completion of a failed operation, and reports the error in the operation's event. A
+ * failed receive has no event, because the event queue reports the end of its endpoint. */
 static void completed_in_error(struct ofi_conn *c, struct ofi_batch *batch)
 {
     struct fi_cq_err_entry entry = {0};

@@ -144,9 +144,9 @@ void shm_conn_farewell(struct shm_conn *c)
     shm_conn_end(c, -ECONNRESET, 0);
 }
 
-/* Handles the end of the peer: its socket is closed or its process is dead. Records that are in the
- * ring now are still reported. Later records are ignored, because children of the peer may share
- * the memory. */
+/* Called when the peer's socket is closed or its process is dead. Records that are in the ring now
+ * are still reported. Later records are ignored, because a child of the peer may have written
+ * them. */
 static void conn_hang_up(struct shm_conn *c)
 {
     if (c->hung_up)

@@ -33,7 +33,7 @@ struct shm_watch;
 struct shm_side {
     /* removes the connection's descriptors from the epoll set of the fabric */
     void (*unwatch)(struct shm_conn *c);
-    void (*hear)(struct shm_conn *c);   /* handles a packet of the handshake */
+    void (*hear)(struct shm_conn *c);   /* receives and executes a packet of the handshake */
     void (*let_go)(struct shm_conn *c); /* unmaps the peer's regions */
 };
 

@@ -66,8 +66,8 @@ static int events_take_word(struct shm_conn *c, const struct shm_record *record,
     return 1;
 }
 
-/* Handles a record. Only workers may send LEND and WITHDRAW, and only lanes may send WORD. Returns
- * 1 for an event, 0 for none, or an error; the connection has ended then. */
+/* Converts a record to an event. Only workers may send LEND and WITHDRAW, and only lanes may send
+ * WORD. Returns 1 for an event, 0 for none, or an error, after which the connection has ended. */
 static int events_take_record(struct shm_conn *c, struct shm_record *record,
                               struct fabric_event *event)
 {

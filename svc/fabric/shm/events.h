@@ -6,7 +6,7 @@
 
 /* Writes at most `events_max` (at least one) events. Returns their number. */
 int shm_events_take(struct shm_conn *c, struct fabric_event *events, int events_max);
-/* Returns whether a poll would find an event or other work here. */
+/* Returns whether the connection has an event or other work for the next poll. */
 bool shm_events_are_due(struct shm_conn *c);
 
 #endif

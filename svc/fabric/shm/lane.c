@@ -36,8 +36,8 @@
 struct shm_lane {
     int listener_fd;
     int epoll_fd;
-    /* spare descriptor, which is closed for a moment to refuse a caller when no other descriptor is
-     * left */
+    /* spare descriptor: if the process has no free descriptor, the lane closes this one for a
+     * moment in order to accept and refuse a caller */
     int spare_fd;
     int rest_fd;   /* timer: end of the listener's pause */
     int greetings; /* number of connections in state SHM_GREETING */
@@ -54,7 +54,7 @@ static int lane_watch(struct shm_lane *lane, int fd, uint32_t events, void *data
 
 static int lane_open_spare(void) { return open("/dev/null", O_RDONLY | O_CLOEXEC); }
 
-/* Refuses a caller for which no descriptor is left. Without the refusal the waiting socket would
+/* Refuses a caller although the process has no free descriptor. Otherwise the waiting socket would
  * keep the listener readable forever. */
 static void lane_turn_away(struct shm_lane *lane)
 {
@@ -183,8 +183,8 @@ void shm_lane_look(struct shm_fabric *f)
             lane_end_rest(f->lane);
         else if (events[i].data.ptr)
             shm_conn_look(events[i].data.ptr);
-        /* The data of an event of the mapper, or of a worker's eventfd, is NULL. A worker's eventfd
-         * is never read, because the worker could make the read block (S4). */
+        /* Events of the mapper and of workers' eventfds have NULL as data; they only wake the lane.
+         * A worker's eventfd is never read, because the worker could make the read block (S4). */
     }
 }
 

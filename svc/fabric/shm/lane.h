@@ -13,7 +13,8 @@ void shm_lane_close(struct shm_lane *lane);
 void shm_lane_abandon(struct shm_lane *lane);
 /* Returns the descriptor for epoll or poll, on which a lane sleeps. */
 int shm_lane_fd(const struct shm_lane *lane);
-/* Handles sockets with events: new callers, handshakes, ends of connections. */
+/* Accepts new callers, continues handshakes and detects ends of connections, for all sockets with
+ * events. */
 void shm_lane_look(struct shm_fabric *f);
 int shm_lane_accept(struct fabric_conn *c, void *owner);
 void shm_lane_refuse(struct fabric_conn *c, int reason);

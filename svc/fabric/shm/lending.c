@@ -1,8 +1,8 @@
 /* Lent memory on the lane's side. The mapper's thread maps regions, and also the pages that a
- * record names for the first time. A record waits for its pages, and delays the later records of
- * its connection only. A region with missing pages ends its connection, because the lane would pay
- * for these pages. All bytes and descriptors from a worker are checked (W9). S12 and S14 of
- * svc/fabric/shm/README.md. */
+ * record names for the first time. Until these pages are mapped, the record and all later records
+ * of its connection wait. A region with missing pages ends its connection, because the kernel would
+ * charge the lane for these pages. All bytes and descriptors from a worker are checked (W9). S12
+ * and S14 of svc/fabric/shm/README.md. */
 #include "svc/fabric/shm/lending.h"
 
 #include "svc/base/clock.h"
@@ -25,8 +25,8 @@ static struct shm_lent *lending_region(const struct shm_conn *c, uint32_t id)
 
 /* ---- shares of the mapper's time ---- */
 
-/* If a group has used the mapper for a quarter of a second without a pause, its job may use an
- * eighth of the mapper's time, and its tenant a quarter. */
+/* A job may use a quarter of a second of the mapper's time without a pause, then an eighth of the
+ * time; a tenant may use half a second, then a quarter of the time. */
 #define MAPPING_AHEAD_NS (2 * NS_PER_S)
 #define JOB_TIMES 8
 #define TENANT_TIMES 4
@@ -50,7 +50,7 @@ static void lending_charge(struct fabric_group *group, uint64_t spent_ns)
     }
 }
 
-/* The time of unmapping delays later mappings of the job, as the time of mapping does. */
+/* Charges jobs for the time of unmapping, which delays later mappings of these jobs. */
 void shm_lending_charge_unmapped(struct shm_fabric *f)
 {
     uint64_t ns;
@@ -169,8 +169,8 @@ static size_t lending_spans_of_ready(const struct shm_record *record, struct len
     return 2;
 }
 
-/* Writes the range of a copy in lent memory: two places of the same length, in ascending order of
- * offsets. Returns the number of ranges; 0: the record is malformed. */
+/* Writes the range of a copy in lent memory: two places of the same length, of which the first has
+ * the lower offset. Returns 1, or 0 if the record is malformed. */
 static size_t lending_spans_of_backup(const struct shm_record *record, struct lending_span spans[2])
 {
     struct record_backup told;

@@ -1,5 +1,5 @@
-/* Turns of a fabric_shm's connections. Every connection takes part, and a turn is a few events
- * long. S15 of README.md. */
+/* Reads connections of fabric_shm in turns: in its turn, each connection may report a few events.
+ * S15 of README.md. */
 #include "svc/fabric/shm/scan.h"
 
 #include "svc/fabric/shm/events.h"

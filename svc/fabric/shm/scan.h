@@ -4,7 +4,7 @@
 
 #include "svc/fabric/shm/conn.h"
 
-/* Writes a few events of the connection with this node. Implements take() of fabric_turns. */
+/* Implements take() of fabric_turns: writes a few events of the connection that contains `node`. */
 int shm_scan_take(struct list *node, struct fabric_event *events, int events_max);
 /* Implements fabric_join_group(). */
 void shm_scan_join(struct fabric_conn *c, struct fabric_group *group);

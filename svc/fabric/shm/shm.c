@@ -21,7 +21,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 
-/* Number of polls with other work after which a lane also checks its sockets. */
+/* A busy lane checks its sockets only once in this number of polls. */
 #define POLLS_WITHOUT_SOCKETS_MAX 16
 #define MAPPED_BYTES_MAX_DEFAULT (UINT64_C(1) << 40)
 

@@ -24,8 +24,8 @@ static int verb_try_later(struct shm_conn *c)
     return -EAGAIN;
 }
 
-/* Returns the result of a function after the ring has accepted its record (`error` 0) or refused
- * its record with `error`. */
+/* Converts the result of adding a record to the ring into the result of the function that has added
+ * the record. `error`: 0, -EAGAIN if the ring is full, or an error that ends the connection. */
 static int verb_verdict(struct shm_conn *c, int error)
 {
     if (error == 0)

@@ -136,7 +136,8 @@ static void worker_take_answer(struct shm_conn *c)
     int error = shm_packet_receive(c->socket, &answer, fds, &fds_count);
 
     if (error == -EAGAIN || error == -EPIPE)
-        return; /* no answer has arrived; shm_conn_look() handles a closed socket */
+        /* without an answer nothing is done here: shm_conn_look() handles a closed socket */
+        return;
     if (error == 0 && answer.kind == SHM_PACKET_ACCEPT) {
         error = worker_open_conn(c, fds, fds_count);
         if (error == 0)

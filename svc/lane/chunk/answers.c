@@ -57,8 +57,8 @@ static void answers_end_from(const struct piece *p, const char *result)
     }
 }
 
-/* If answers need both results, the answers from the older result go on while they make progress,
- * so that every running rank receives a whole result in the end. */
+/* If answers need both results, the answers from the older result continue while they make
+ * progress, so that every running rank receives a whole result in the end. */
 void answers_make_room(struct piece *p)
 {
     if (!kept_is_answer(p))

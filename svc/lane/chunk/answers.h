@@ -6,7 +6,7 @@
 #include "svc/lane/types.h"
 
 /* Chooses the area for the result of the round that starts, and ends the answers that read this
- * area. Never waits. An ended answer begins again with a newer result. */
+ * area. The function never waits. An ended answer begins again with a newer result. */
 void answers_make_room(struct piece *p);
 /* Ends all answers of the piece, because its stored results are no longer valid. */
 void answers_end(struct piece *p);

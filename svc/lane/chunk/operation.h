@@ -38,7 +38,7 @@ const struct operation *operation_find(uint8_t code);
 uint32_t operation_steps(const struct operation *operation, uint32_t members);
 /* operation_source() returns the member whose input the step uses. operation_target() returns the
  * member that receives the step's block. Both return an index among the members, or
- * OPERATION_EVERYBODY. */
+ * OPERATION_EVERYBODY for all members. */
 uint32_t operation_source(const struct operation *operation, uint32_t members, uint32_t step);
 uint32_t operation_target(const struct operation *operation, uint32_t members, uint32_t step);
 

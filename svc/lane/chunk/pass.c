@@ -27,9 +27,9 @@ static char *input_slot(const struct transfer *t, uint32_t source)
 }
 
 /* Returns the slot for the result. A result with the type of the partial result replaces the
- * partial result. A result with another type replaces the first input. A kernel may write its
- * result over an input of the same type, but cannot write narrower values over wider ones (R4 of
- * svc/reduce). */
+ * partial result. A result with another type replaces the first input, because a kernel may write
+ * its result over an input of the same type, but cannot write narrower values over wider ones (R4
+ * of svc/reduce). */
 static char *result_slot(const struct transfer *t)
 {
     unsigned dtype = t->piece->dtype;
@@ -40,8 +40,8 @@ const void *pass_result(const struct transfer *t) { return result_slot(t); }
 
 /* ---- addresses of inputs and results ---- */
 
-/* Returns the offset of an input. An input with blocks has one slot, and an input with several
- * slots (A125) has no blocks. */
+/* Returns the offset of an input in the memory of its rank. `block` or `slot` is 0, because an
+ * input with several blocks has one slot, and an input with several slots (A125) has one block. */
 static uint64_t input_offset(const struct transfer *t, const struct announcement *a, uint32_t slot)
 {
     if (replica_is_fetched(t->piece))
@@ -105,9 +105,9 @@ static const void *own_input(const struct transfer *t)
 
 /* ---- reading ---- */
 
-/* Posts a read. Over shared memory a read is posted only if the input could not be mapped, and this
- * read fails, too. The lane therefore allocates no window for this read. The job might lack the
- * memory for a window (A17). */
+/* Posts a read. A fabric over shared memory gets a read only for an input that could not be mapped,
+ * and such a read fails, too. The lane allocates no window for such a read, because the job might
+ * lack the memory for a window (A17). */
 static int post_read(struct transfer *t, uint32_t place, uint32_t slot_of_rank)
 {
     struct piece *p = t->piece;
@@ -166,7 +166,8 @@ int pass_read(struct transfer *t, uint32_t places)
 
 bool pass_is_last(const struct transfer *t)
 {
-    uint32_t passed = t->next_slot; /* inputs of the first member that a pass has read already */
+    /* number of inputs of the member next_rank that are read already */
+    uint32_t passed = t->next_slot;
     for (uint32_t i = t->next_rank; i < transfer_places(t->piece); i++) {
         if (transfer_inputs(t, i) > passed)
             return false;
@@ -216,7 +217,7 @@ static void sample_pass(const struct transfer *t, const void *const sources[])
 }
 
 /* Returns whether the inputs and results of the job's rounds exceed half of the last-level cache.
- * The other half is left to the workers (A18). */
+ * The workers use the other half (A18). */
 static bool is_too_much_for_cache(const struct lane_job *job)
 {
     uint64_t cache_bytes = job->lane->options.cache_bytes;
@@ -235,8 +236,9 @@ static int confirm_sources(struct transfer *t)
     return 0;
 }
 
-/* Returns whether the gradients have different weights. In rounds with the job's sets all weights
- * are 1, also if the divisor is the number of all ranks. */
+/* Returns whether the gradients have different weights, which a divisor above the number of inputs
+ * shows. The test excludes pieces whose rounds use the job's sets: their weights are all 1, but
+ * their divisor may be the number of all ranks (A117). */
 static bool is_weighted(const struct transfer *t)
 {
     return t->divisor > t->piece->sources && !piece_follows(t->piece);
@@ -319,8 +321,8 @@ static void meet(const void *output, size_t bytes)
         (void)at[bytes - 1];
 }
 
-/* Collects the mapped output areas of one batch. The result is stored directly in these areas. From
- * the result slot, the result is copied to all other output areas. */
+/* Collects the mapped output areas of one batch. The kernel stores the result directly in these
+ * areas. All other output areas receive the result from the result slot. */
 static int collect_targets(const struct transfer *t, uint32_t *next, void *targets[], int count,
                            bool *ret_unmapped)
 {

@@ -8,9 +8,9 @@
 /* Posts the reads of a pass for the first `places` members. Inputs that are inline or mapped need
  * no read. */
 int pass_read(struct transfer *t, uint32_t places);
-/* Returns whether this is the last pass: no input is left. */
+/* Returns whether this is the last pass, because the chunk has no further inputs. */
 bool pass_is_last(const struct transfer *t);
-/* Reduces the inputs of this pass into the slot for the partial result, because more inputs
+/* Reduces the inputs of this pass into the slot for the partial result. Called if more inputs
  * follow. */
 int pass_sum_partial(struct transfer *t);
 /* Reduces the last inputs. The result is stored in the memory of each mapped target, and in the

@@ -23,8 +23,8 @@
 /* ---- the results that a lane has ---- */
 
 /* Returns whether the piece stores the result of `round`. The open round overwrites the oldest
- * stored result, but the leader lane closes the open round only when no rank needs this result any
- * more. */
+ * stored result only after its close, and the leader lane closes the open round only when no rank
+ * needs the oldest result any more. */
 static bool serve_has_kept(const struct piece *p, uint64_t round)
 {
     uint64_t last = round + p->terms.lag;
@@ -64,7 +64,7 @@ static void serve_answer(struct serving *s, uint64_t round)
     if (round == a->round || !piece_follows(rank->piece))
         rank->clock = a->round;
     tell_closed(rank->worker, a, round);
-    release_note(rank->piece->job); /* a release of the piece may have waited for the answer */
+    release_note(rank->piece->job); /* a release that waits for this answer may now be possible */
 }
 
 /* Returns whether the rank has an array for the result. */
@@ -85,7 +85,7 @@ static uint64_t serve_elements(const struct serving *s)
     return left < fits ? left : fits;
 }
 
-/* Returns whether a word follows the chunk. */
+/* Returns whether a completion word follows the chunk. */
 static bool serve_ends_with_word(const struct serving *s) { return s->is_last && !s->result; }
 
 static int serve_post(struct serving *s, const void *values, uint64_t at, size_t bytes)
@@ -93,7 +93,8 @@ static int serve_post(struct serving *s, const void *values, uint64_t at, size_t
     const struct announcement *a = s->rank->late;
     struct fabric_conn *conn = s->rank->worker->conn;
     if (!s->slot)
-        /* the memory was mapped at the time of the announcement, and was unmapped later */
+        /* the memory was mapped at the time of the announcement and unmapped later, so the worker
+         * has no slot */
         return -EFAULT;
     memcpy(s->slot, values, bytes);
     return serve_ends_with_word(s)
@@ -101,8 +102,8 @@ static int serve_post(struct serving *s, const void *values, uint64_t at, size_t
                : fabric_write(conn, a->output_region, at, s->slot, bytes, s);
 }
 
-/* Writes the chunk; a taker's last chunk is followed by the word. Returns 0 if a completion event
- * will follow, 1 if no event will follow, or a negative errno. */
+/* Writes the chunk. A completion word follows the last chunk of a taker. Returns 0 if a completion
+ * event will follow, 1 if no event will follow, or a negative errno. */
 static int serve_write(struct serving *s, uint64_t elements)
 {
     const struct rank *rank = s->rank;

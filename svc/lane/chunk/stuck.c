@@ -19,7 +19,7 @@ void stuck_posted(struct worker *w, uint32_t count)
 
 void stuck_done(struct worker *w)
 {
-    /* operations of the worker's former connection complete here, too */
+    /* an operation of the worker's former connection completes here, too, but is not in `posted` */
     w->posted -= w->posted > 0;
     w->answered_ns = w->job->lane->now_ns;
 }

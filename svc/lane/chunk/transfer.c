@@ -61,8 +61,8 @@ bool transfer_is_stuck(const struct piece *p)
     return false;
 }
 
-/* Handles the loss of a replica holder. The CLOSED event of its connection decides how the round
- * continues. */
+/* Stores an error of a replica holder in the transfer and ends the connection, unless the error is
+ * -EAGAIN. The CLOSED event of the connection decides how the round continues. Returns `code`. */
 static int fail_holder(struct transfer *t, struct worker *holder, int code)
 {
     t->is_broken |= code != -EAGAIN;
@@ -111,7 +111,7 @@ static int store_copy(struct transfer *t)
     return error < 0 ? fail_copy(t, error) : 0;
 }
 
-/* Reduces the inputs of this pass. The next pass begins if inputs are left. */
+/* Reduces the inputs of this pass. If the chunk has further inputs, the next pass begins. */
 static int sum(struct transfer *t)
 {
     bool is_complete = pass_is_last(t);
@@ -135,14 +135,14 @@ static bool has_passes(const struct piece *p)
     return p->members * p->job->sampling->gradients >= REDUCE_SOURCES_MAX;
 }
 
-/* Returns the bytes of an element in a slot. With several passes, this is the element of the
- * partial result. */
+/* Returns the bytes of an element in a slot. With several passes a slot contains elements of the
+ * partial result, which may be wider than those of the inputs. */
 static size_t slot_element_bytes(const struct piece *p)
 {
     return reduce_element_bytes(has_passes(p) ? reduce_accumulator(p->dtype) : p->dtype);
 }
 
-/* Returns the number of inputs and outputs of a chunk in the next step. */
+/* Returns the number of inputs plus the number of outputs of a chunk in the next step. */
 static uint32_t sides(const struct piece *p)
 {
     bool has_steps = p->steps > 1 && p->operation;
@@ -302,7 +302,9 @@ static int post_write(struct transfer *t, uint32_t place)
     bool has_bytes = is_target && !pass_map_output(t, place);
     int error = 0;
     if (has_bytes && !t->slots)
-        return -EFAULT; /* the memory was mapped when it was announced, and unmapped since */
+        /* the memory was mapped when it was announced and unmapped later, so the job has no
+         * slots */
+        return -EFAULT;
     const void *result = has_bytes ? pass_result(t) : NULL;
     uint64_t offset = has_bytes ? pass_output_offset(t, place) : 0;
     uint64_t bytes = piece_bytes(p, t->elements);
@@ -317,8 +319,9 @@ static int post_write(struct transfer *t, uint32_t place)
     return error < 0 ? error : 1;
 }
 
-/* Prevents the commit of a result that was not written (W4). If the rank has left, the CLOSED event
- * of its connection decides about the job. */
+/* Prevents the commit of a result that was not written (W4). If the rank has left with a goodbye,
+ * the round may complete without this write, and the CLOSED event of the connection decides about
+ * the job. */
 static void note_lost_write(struct transfer *t, const struct worker *w)
 {
     t->is_broken |= w->state != WORKER_LEFT;
@@ -343,7 +346,7 @@ static int post_place(struct transfer *t, struct transfer *next)
     if (!next || next->piece->members < t->next_rank)
         return 0;
     error = pass_read(next, t->next_rank);
-    return error == -EAGAIN ? 0 : error; /* the rest is posted in the turn of `next` */
+    return error == -EAGAIN ? 0 : error; /* the step of `next` posts the other reads */
 }
 
 /* Posts the copy of the state before the completion words. Therefore, when a rank has the result,
@@ -373,7 +376,8 @@ static int post_sets(struct transfer *t)
     for (uint32_t i = 0; i < p->members; i++) {
         struct worker *w = p->ranks[i].worker;
         int error = w->conn && p->ranks[i].gets_word ? tell_set_now(w, number) : 0;
-        /* if the connection has ended, the write of the completion word returns the error */
+        /* -ECONNRESET is no failure here: the write of the completion word returns this error,
+         * too */
         if (error < 0 && error != -ECONNRESET)
             return transfer_fail(t, i, error);
     }
@@ -514,7 +518,8 @@ void transfer_give_up(struct piece *p)
     }
 }
 
-/* Handles the completion of an operation whose round was aborted. */
+/* Frees the transfer of an aborted round after its last operation. After the last transfer of the
+ * round, round.c ends the round. */
 static void progress_given_up(struct transfer *t)
 {
     struct piece *p = t->piece;

@@ -132,7 +132,8 @@ static bool suits_job_round(const struct piece *p, const struct record_ready *re
 }
 
 /* Returns whether the rank may request the result of this round, or, from the lane of the hidden
- * tensor, the number of the newest round. No rank gives up its gradient of round 1. */
+ * tensor, the number of the newest round. The lane of the hidden tensor refuses round 1, because no
+ * rank gives up its gradient of round 1. */
 static bool takes_is_acceptable(const struct piece *p, const struct rank *rank, uint64_t round)
 {
     uint64_t first = p->takers ? 2 : 1, last = p->takers ? p->round : p->round + 1;
@@ -190,8 +191,8 @@ refuse(struct worker *w, const struct record_ready *ready, int code, const char 
 }
 
 /* Returns whether the operation is allowed with this quorum. With a partial quorum, its result must
- * be correct without some of the inputs, and late ranks receive it. A barrier has no result, so the
- * tensor must be empty. */
+ * be correct without some of the inputs, because late ranks receive the result, too. A barrier has
+ * no result, so a barrier is allowed only for an empty tensor. */
 static bool suits_terms(const struct piece *p, const struct operation *operation)
 {
     if (!parameters_suit(p, operation))
@@ -242,7 +243,8 @@ static bool settings_are_sound(const struct piece *p, const struct rank *rank,
     return !wrong;
 }
 
-/* Checks an announcement before the round is changed. */
+/* Checks an announcement before the round is changed. Returns false after an error was sent to the
+ * worker. */
 static bool check(struct worker *w, struct piece *p, const struct operation *operation,
                   const struct record_ready *ready)
 {
@@ -273,7 +275,7 @@ static bool check(struct worker *w, struct piece *p, const struct operation *ope
                operation->name);
         return false;
     }
-    if (ready->dtype != p->dtype) { /* every rank receives this error */
+    if (ready->dtype != p->dtype) { /* piece_fail() sends this error to every rank */
         piece_fail(
             p, -EINVAL, "tensor '%s': rank %u pushes %s, but declared %s; push the declared dtype",
             p->tensor, w->number, reduce_dtype_name(ready->dtype), reduce_dtype_name(p->dtype));
@@ -381,7 +383,7 @@ static bool take(struct rank *rank, const struct operation *operation,
         (is_taker || ready->standing == RECORD_ANNOUNCE || ready->standing == RECORD_HOLDS))
         takers_hold_before(rank, ready->round);
     if (ready->standing == RECORD_KEEPS) {
-        /* has_spoken is set when the announcement of the next round follows (W5) */
+        /* has_spoken stays false until the announcement of the next round, which follows (W5) */
         a->standing = RECORD_HOLDS;
         return false;
     }
@@ -404,8 +406,8 @@ static bool take(struct rank *rank, const struct operation *operation,
     return keeps && a->payload;
 }
 
-/* Handles the report of a rank that knows a loss from an earlier owner. The other ranks may not
- * know the loss, and would wait for this rank (L80). A report under another epoch is ignored,
+/* Fails the piece, because a rank knows a loss from an earlier owner. The other ranks may not know
+ * the loss, and would wait for this rank forever (L80). A report under another epoch is ignored,
  * because the new route follows. */
 static void hear_failure(const struct worker *w, struct piece *p, const struct record_ready *ready)
 {
@@ -496,7 +498,7 @@ static bool is_missing(const struct piece *p, const struct rank *rank, uint64_t 
     return !has_announced(p, &rank->said[0], round) && !has_announced(p, &rank->said[1], round);
 }
 
-/* Adds the ranks whose memory delays the round to the answer. Called if every rank has announced
+/* Adds to the answer the ranks whose memory delays the round. Called if every rank has announced
  * the round. */
 static void name_stuck(const struct piece *p, const struct worker *asker,
                        struct record_missing *missing)

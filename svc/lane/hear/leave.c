@@ -41,7 +41,7 @@ static void rank_leave(struct rank *rank)
                        "rank %u has left job '%s'; leave after the same round on all ranks", left,
                        p->job->name);
         else
-            round_go_on(p); /* perhaps only the rank that left was missing in the round */
+            round_go_on(p); /* the round may have waited only for the rank that has left */
     }
     round_check_late(p);
 }

@@ -4,9 +4,9 @@
 
 #include "svc/lane/types.h"
 
-/* Handles a goodbye. Rounds that wait for this rank fail. In an elastic job no round fails, because
- * the coordinator decides how the job continues. With `after_failure` no round fails either: the
- * other ranks also receive the error after which the worker leaves. */
+/* Handles a goodbye. Rounds that wait for this rank fail, with two exceptions. In an elastic job no
+ * round fails, because the coordinator decides how the job continues. With `after_failure` no round
+ * fails, because the other ranks also receive the error after which the worker leaves. */
 void worker_leave(struct worker *w, bool after_failure);
 
 /* Handles goodbyes that ranks have sent to the coordinator. `left`: bitmap (RECORD_MISSING_WORDS

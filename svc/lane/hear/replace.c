@@ -102,8 +102,9 @@ static void forget_connection(struct worker *w)
     }
 }
 
-/* Returns whether rounds or requests on this lane may need the ranks of the job. Without pieces
- * and tables a missing connection delays no rank, and proves no loss. */
+/* Returns whether rounds or requests on this lane may need the ranks of the job. Without pieces and
+ * tables no rank waits for a missing connection, and no rank counts as lost because of the
+ * connection. */
 static bool serves_job(const struct lane_job *job)
 {
     return job->tables || !list_is_empty(&job->pieces);

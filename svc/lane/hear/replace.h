@@ -6,11 +6,12 @@
 #include "svc/lane/types.h"
 
 /* Ends the old connection of a worker that has sent a valid ticket again, and drops the
- * announcements of that connection; the caller can then accept the new one. This call does not end
- * an old connection that ends by itself: after a goodbye, or over shared memory. A worker whose
- * connection breaks too often fails its job, unless the job is elastic. */
+ * announcements of that connection. The caller can then accept the new connection. An old
+ * connection that ends by itself, after a goodbye or over shared memory, is not ended by this call.
+ * A worker whose connection breaks too often fails its job, unless the job is elastic. */
 void replace_connection(struct worker *w);
-/* Handles the CLOSED event of a connection that replace_connection() has ended. */
+/* Called for the CLOSED event of a connection that replace_connection() has ended. A dropped job is
+ * freed only after all such events. */
 void replace_ended(struct lane_job *job);
 
 /* Handles the end of the connection of `w`, with `error`. Returns true if the worker may connect

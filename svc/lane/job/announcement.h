@@ -15,7 +15,8 @@ struct operation;
 struct announcement {
     struct list tell_link; /* node in worker.owed while a message is pending */
     uint64_t round;        /* 0: no announcement */
-    /* in CLOSED: newest closed round; in BACKED: round whose state the replica has */
+    /* data of the pending message. CLOSED: newest closed round. BACKED: round whose state the
+     * replica has */
     uint64_t closed_round;
     uint32_t word;
     uint8_t standing; /* a value of enum record_standing */
@@ -33,9 +34,10 @@ struct announcement {
     uint32_t inbox_bytes; /* bytes that the payload uses in the inbox; 0: none */
 };
 
-/* CHOSEN sends the set of ranks that the round has decided; COMMIT follows. BACKED informs a
- * replica holder that its replica has the state of a round; this message answers no announcement.
- * GO_ON requests the next gradient of the same round; a later message replaces it. */
+/* TELL_CHOSEN: the lane sends the set of the round, followed by COMMIT. TELL_BACKED: the lane
+ * informs a replica holder that its replica has the state of a round; this message answers no
+ * announcement. TELL_GO_ON: the lane requests the next gradient of the same round; a later message
+ * replaces an unsent GO_ON. */
 enum { TELL_COMMIT = 1, TELL_ERROR, TELL_CLOSED, TELL_CHOSEN, TELL_BACKED, TELL_GO_ON };
 
 #endif

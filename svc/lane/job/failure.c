@@ -24,7 +24,7 @@ void job_fail(struct lane_job *job, int code, const char *format, ...)
         tell_job_failure(&job->workers[i]);
     if (job->lane->options.job_failed)
         job->lane->options.job_failed(job->lane->options.context);
-    job_wake(job); /* chunks in progress end in transfer_turn() */
+    job_wake(job); /* transfer_turn() ends the chunks in progress */
 }
 
 void job_evict(struct worker *w, const char *why)

@@ -36,14 +36,15 @@ struct worker;
 
 /* Ends of a worker's connections within a period (A70). */
 struct breaks {
-    uint64_t since_ns; /* time of the first end in the period */
+    uint64_t since_ns; /* time of the first connection end in the period */
     uint32_t count;
-    int error;         /* error of the last connection */
-    uint64_t until_ns; /* deadline of the reconnect, in state WORKER_AWAY */
+    int error;         /* error with which the last connection has ended */
+    uint64_t until_ns; /* deadline for a new connection, in state WORKER_AWAY */
 };
 
-/* Sums over all sampled blocks of a job on a lane in one round, and the record that contains these
- * sums. `counts` belongs to all rounds of the job that this lane has led. */
+/* Sample of the gradients of a job on a lane (state/sample.h): the sums over all sampled blocks in
+ * one round, and the record that contains these sums. `counts` covers all rounds of the job that
+ * this lane has led. */
 struct sampling {
     uint32_t gradients; /* maximum number of gradients of one rank in a round of the job (A125) */
     uint32_t pieces;    /* number of pieces with a sample */

@@ -88,8 +88,8 @@ static int send_error(struct worker *w, struct announcement *a)
     return error;
 }
 
-/* If the ring of sets no longer contains an old set, this set was sent earlier, with messages of
- * other pieces. */
+/* A set that is no longer in job.choices counts as sent. The worker has received such an old set
+ * earlier, with messages of other pieces. */
 int tell_set_now(struct worker *w, uint64_t round)
 {
     const struct record_chosen *chosen = &w->job->choices[round % CHOICES_PER_JOB];
@@ -205,7 +205,8 @@ static bool flush_worker(struct worker *w)
     while (w->conn && (a = first_owed(w))) {
         int error = send_owed(w, a);
         if (error < 0)
-            return false; /* a ROOM or CLOSED event of the connection follows */
+            /* the messages stay pending until a ROOM or CLOSED event of the connection */
+            return false;
     }
     if (w->conn && w->owes_passed && send_passed(w) < 0)
         return false;

@@ -14,8 +14,8 @@ struct worker;
 void tell_commit(struct worker *w, struct announcement *a);
 /* Sends CLOSED: the rank's memory contains the result of `round`. */
 void tell_closed(struct worker *w, struct announcement *a, uint64_t round);
-/* Sends GO_ON: the rank's next gradient of the round is wanted. Any later message that answers the
- * announcement replaces a GO_ON that was not sent yet. */
+/* Sends GO_ON, which requests the rank's next gradient of the round. Any later message that answers
+ * the announcement replaces an unsent GO_ON. */
 void tell_go_on(struct worker *w, struct announcement *a);
 /* Sends CHOSEN with the set of the round, then COMMIT. */
 void tell_chosen(struct worker *w, struct announcement *a);

@@ -15,9 +15,8 @@
 /* Address space of a process on x86-64: 47 bits. */
 #define ADDRESS_SPACE_BYTES (UINT64_C(1) << 47)
 #define MAPPINGS_DEFAULT 65530
-/* Divisors of a resource. PART_PROCESS gives the part for the process itself. PART_KEPT gives the
- * part that is reserved for tenants that use little. A tenant uses little up to the limit that
- * PART_LITTLE gives. */
+/* Divisors of a resource. 1/PART_PROCESS of the resource is for the process itself. 1/PART_KEPT is
+ * reserved for tenants that use little. A tenant that uses at most 1/PART_LITTLE uses little. */
 #define PART_PROCESS 16
 #define PART_KEPT 8
 #define PART_LITTLE 128
@@ -115,8 +114,8 @@ static bool has_nothing(const struct tenant_share *share)
     return sum == 0;
 }
 
-/* Adds `more`, but the result is at least 0. If the process had no memory for a tenant's row, some
- * use of the tenant was not added, but is subtracted later. */
+/* Adds `more` to a counter that never falls below 0. A use that could not be added, because there
+ * was no memory for the row of the tenant, is subtracted later all the same. */
 static void add(uint64_t *used, int64_t more)
 {
     *used = more < 0 && (uint64_t)-more > *used ? 0 : *used + (uint64_t)more;

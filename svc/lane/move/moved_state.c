@@ -77,8 +77,8 @@ static uint64_t body_bytes(const struct piece *p)
     return is_kept(p) ? body_room(p) * (1 + sends_before(p)) : 0;
 }
 
-/* Returns the address of byte `at` of the array. `ret_left`: number of bytes that follow this
- * address in memory. */
+/* Returns the address of byte `at` of the array. `ret_left`: number of bytes of the array from this
+ * address to the next gap in memory. */
 static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64_t *ret_left)
 {
     const struct parameters *q = p->parameters;
@@ -94,8 +94,8 @@ static char *body_at(const struct piece *p, bool has_before, uint64_t at, uint64
 
 static uint64_t committed(const struct piece *p) { return p->round > 0 ? p->round - 1 : 0; }
 
-/* Returns the number of results that move. A stored result also moves if it is the only one, and an
- * elastic job may have to repeat the round of this result. */
+/* Returns the number of stored results that move. If results are stored, at least one moves, also
+ * if an elastic job may have to repeat the round of this result. */
 static uint8_t kept_results(const struct piece *p)
 {
     uint64_t newest = committed(p), room = kept_room(p);
@@ -105,8 +105,8 @@ static uint8_t kept_results(const struct piece *p)
     return (uint8_t)(made < room ? made : room);
 }
 
-/* Returns whether the piece has state. With a full quorum and no stored arrays, the workers have
- * all information. */
+/* Returns whether the piece has state to move. With a full quorum and no stored arrays, the workers
+ * have all information that the new owner needs. */
 static bool has_state(const struct piece *p)
 {
     return p->failure || p->job->has_left || p->terms.quorum != QUORUM_ALL || body_bytes(p) > 0;
@@ -292,7 +292,7 @@ static bool take_takers(struct piece *p, const char *words)
 }
 
 /* Stores the sets of ranks from the head, because the open round may wait for a set that no worker
- * knows any more (W13). */
+ * can send again (W13). */
 static bool take_choices(struct lane_job *job, const struct head *head)
 {
     for (size_t i = 0; i < CHOICES_PER_JOB; i++) {
@@ -397,7 +397,7 @@ int lane_install(struct lane *lane, uint32_t job, const uint32_t *pieces, const 
         if (!p->is_installed)
             continue;
         replica_know(p); /* the state was received from the former owner, so no replica is read */
-        round_go_on(p);  /* the replica holder may already be connected */
+        round_go_on(p);  /* the replica holder may already be connected, and then gets the state */
     }
     return error;
 }

@@ -37,8 +37,8 @@ static void let_go(struct worker *w)
     forget_grants(w->job, w->number);
     if (!w->conn) {
         w->state = WORKER_ABSENT;
-        /* a rank that has never connected is also a member of all tables, so it is removed from
-         * them */
+        /* rows_forget() removes the rank from the tables, because a rank that has never connected
+         * is a member of all tables, too */
         rows_forget(w);
         job_wake(w->job);
         return;

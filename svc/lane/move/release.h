@@ -7,10 +7,10 @@
 
 /* ---- the former owner ---- */
 
-/* Requests a release at the best time, which is after a round of all the pieces: the time until the
- * next announcement is then longest. `moving_news` is called when a call of lane_may_release() is
- * useful (A38). `ret_wish` is passed to lane_may_release(). Returns 0 or an error of
- * lane_release(). */
+/* Requests a release at the best time, which is after a round of all the pieces, because the time
+ * until the next announcement is then longest. `moving_news` is called when a call of
+ * lane_may_release() is useful (A38). The caller passes `ret_wish` to lane_may_release(). Returns 0
+ * or an error of lane_release(). */
 struct lane_wish {
     /* sum of the numbers of the pieces' open rounds at the time of the request */
     uint64_t rounds;
@@ -19,7 +19,7 @@ struct lane_wish {
 int lane_wish(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
               uint64_t now_ns, struct lane_wish *ret_wish);
 /* Returns 1 if the deadline of the request has passed, or if the pieces are between two iterations
- * and each piece has had a round since the request. Otherwise returns 0, or an error of
+ * and have had a round since the request. Otherwise returns 0, or an error of
  * lane_is_releasing(). */
 int lane_may_release(struct lane *lane, uint32_t job, const uint32_t *pieces, size_t count,
                      const struct lane_wish *wish, uint64_t now_ns);

@@ -14,16 +14,17 @@
 
 struct closing {
     struct piece *piece;
-    struct lane_wait wait; /* wait that ends at the next decision */
+    struct lane_wait wait; /* wait for the next decision of the rule */
     struct backup *backup;
     bool is_warm;     /* this lane has closed a round */
     bool is_measured; /* the sums of the last closed round are known */
     uint8_t reason;
-    const uint32_t *go_on; /* ranks that begin another gradient, after the last decision */
+    const uint32_t *go_on; /* ranks from which the last decision requests another gradient */
     size_t go_on_count;
-    uint32_t inputs;            /* gradients of the last closed round */
-    double loss, rate;          /* loss and learning rate of the last closed round; NaN: unknown */
-    struct record_measure sums; /* sums over `lanes` lanes for round `round` */
+    uint32_t inputs;   /* number of gradients of the last closed round */
+    double loss, rate; /* loss and learning rate of the last closed round; NaN: unknown */
+    /* sums of round `sums.round`, added over `sums.lanes` lanes so far */
+    struct record_measure sums;
     enum backup_rule rule;
 };
 
@@ -110,7 +111,7 @@ void closing_arrived(const struct rank *rank, uint32_t gradients)
     uint32_t place = closing_place_of(rank);
     if (!c || rank->piece->state != PIECE_COLLECTING)
         return;
-    /* an error means that the rank has left, and is ignored */
+    /* errors are ignored, because they mean that the rank has left */
     for (uint32_t i = backup_counted(c->backup, place); i < gradients; i++)
         (void)backup_announced(c->backup, place, true, rank->piece->job->lane->now_ns);
 }
@@ -150,8 +151,9 @@ static void closing_note_leavers(struct closing *c)
     }
 }
 
-/* Returns whether the rule counts a gradient of a rank that has lost its connection since. The
- * round waits until the rank has announced this gradient again, or the job fails. */
+/* Returns whether the rule counts a gradient whose rank has lost its connection after the
+ * announcement. The round then waits until the rank has announced this gradient again, or the job
+ * fails. */
 static bool closing_lacks_rank(const struct closing *c)
 {
     for (uint32_t i = 0; i < c->piece->members; i++) {
@@ -287,7 +289,7 @@ void closing_closed(struct piece *p)
     c->is_warm = true;
     closing_begin_next(c);
     if (c->rule == BACKUP_ADASYNC)
-        /* only the loss is used, so the sums are reported as unknown */
+        /* this rule uses the loss only, so the sums are reported as unknown */
         closing_report(c, (double)NAN, (double)NAN, (double)NAN);
 }
 

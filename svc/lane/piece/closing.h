@@ -37,7 +37,7 @@ bool closing_allows(struct piece *p);
 struct rank *closing_next_to_go_on(struct piece *p);
 /* Returns whether the rule expects a gradient of the rank. */
 bool closing_expects(const struct rank *rank);
-/* Returns the reason of the last permission, a value of enum record_reason. The piece has a
+/* Returns the reason of the last permission, a value of enum record_reason. The piece must have a
  * rule. */
 uint8_t closing_reason(const struct piece *p);
 /* Reports to the rule that the round has closed. The set of the round was stored before. */

@@ -23,7 +23,8 @@ void counts_closed(struct piece *p, uint8_t reason);
 struct counts_rank {
     /* numbers of rounds with a gradient of the rank, and of rounds without one */
     uint64_t counted, dropped;
-    uint64_t scale_ns; /* mean time of the rank's gradients; 0: no rule measures it here */
+    /* mean time of the rank's gradients; 0: no rule on this lane measures this time */
+    uint64_t scale_ns;
 };
 struct counts_row {
     uint64_t job, ranks; /* `ranks`: number of entries in of[] */

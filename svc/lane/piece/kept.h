@@ -42,13 +42,15 @@ static inline bool kept_is_answer(const struct piece *p)
 {
     return kept_has_spare(&p->terms) && p->kept && p->job->servings;
 }
-/* Returns the stored result of a round; without a ring, the area that the open round writes. */
+/* Returns the stored result of a round. Without a ring, returns the area that the open round
+ * writes. */
 static inline char *kept_result(const struct piece *p, uint64_t round)
 {
     uint64_t place = (p->kept_use & KEPT_SECOND) + round % kept_room(p);
     return p->kept + place * piece_bytes(p, p->elements);
 }
-/* Returns the area that kept_result() does not return. For pieces with kept_is_answer(). */
+/* Returns the area that kept_result() does not return. The piece must have two areas
+ * (kept_is_answer()). */
 static inline char *kept_other(const struct piece *p)
 {
     return p->kept + (1 - (p->kept_use & KEPT_SECOND)) * piece_bytes(p, p->elements);
@@ -69,7 +71,9 @@ static inline void kept_drop_oldest(struct piece *p)
 {
     uint64_t first = p->round + 1 > kept_room(p) ? p->round + 1 - kept_room(p) : 1;
     if (p->terms.lag == 0)
-        p->kept_from = 0; /* an elastic job may repeat the round of the stored result */
+        /* an elastic job may repeat the round of the stored result, so this result is not
+         * valid */
+        p->kept_from = 0;
     else if (p->kept_from > 0 && p->kept_from < first)
         p->kept_from = first < p->round ? first : 0;
 }

@@ -76,7 +76,7 @@ uint32_t quorum_gradients(const struct piece *p, const struct rank *rank)
     const struct record_chosen *choice = choice_of(p->job, number);
     bool is_counted = quorum_follows(p, p->operation) && number > 0 && choice->round == number;
     uint32_t count = is_counted ? round_set_count(choice, rank->worker->number) : 1;
-    return count > 0 ? count : 1; /* all ranks of the set have left (is_void()) */
+    return count > 0 ? count : 1; /* 0: all ranks of the set have left (is_void()) */
 }
 
 /* Returns the size of the smallest known set; 0: no set is known. */
@@ -104,8 +104,9 @@ static bool late_are_needed(struct piece *p, uint32_t able)
     return false;
 }
 
-/* A new owner may lack the set of the last round. Then a rank of the set without COMMIT and a rank
- * outside the set look the same (W12). The hidden tensor has no result that could be lost. */
+/* A new owner may lack the set of the last round. This lane cannot distinguish a rank of the set
+ * without COMMIT from a rank outside the set (W12), so both count as late. The hidden tensor is
+ * never stuck, because no result of this tensor can be lost. */
 bool quorum_is_stuck(struct piece *p)
 {
     uint32_t able = 0;

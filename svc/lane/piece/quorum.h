@@ -1,5 +1,5 @@
-/* Quorum: which announcements complete the set of a round, and which ranks take part. Reads pieces
- * and changes nothing. */
+/* Quorum: which announcements complete the set of a round, and which ranks take part. Only
+ * quorum_learn() and quorum_choose() change anything; all other functions only read pieces. */
 #ifndef GRADPOOL_LANE_PIECE_QUORUM_H
 #define GRADPOOL_LANE_PIECE_QUORUM_H
 
@@ -44,8 +44,8 @@ uint64_t quorum_round(const struct piece *p, const struct rank *rank);
 /* Returns the lowest clock of the ranks, except ranks that have left. UINT64_MAX: all ranks have
  * left. */
 uint64_t quorum_slowest_clock(const struct piece *p);
-/* Returns the rank's announcement of the round quorum_round(), or NULL. An announcement that a
- * round has used, or that a message has answered, is not returned. */
+/* Returns the rank's announcement of the round quorum_round() if no round has used this
+ * announcement and no message has answered it, otherwise NULL. */
 struct announcement *quorum_waiting(struct piece *p, struct rank *rank);
 bool round_has_quorum(struct piece *p);
 /* Returns whether the rank takes part in a round that starts now. */
@@ -61,8 +61,9 @@ uint32_t quorum_gradients(const struct piece *p, const struct rank *rank);
 /* Returns whether late ranks wait for a result that is lost, and the other ranks are too few to
  * compute another result. */
 bool quorum_is_stuck(struct piece *p);
-/* Returns whether it is certain which ranks, or how many, the next round with an open set needs. A
- * piece with QUORUM_CHOSEN needs its set for that, unless no rank could take part. */
+/* Returns whether the lane knows which ranks, or how many ranks, the next round needs. QUORUM_FIRST
+ * sets the number. QUORUM_CHOSEN needs the set of the round, unless all ranks are late or have
+ * left. */
 bool quorum_next_is_known(const struct piece *p);
 /* Stores the set of ranks of a round for all pieces with QUORUM_CHOSEN (W13). Returns 1 if the set
  * is new, or 0 if the set is known or its round is too old. -EPROTO: another set of the round is

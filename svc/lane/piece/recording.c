@@ -1,6 +1,7 @@
-/* Owns struct lane_recording. Records of a recording are PASSED, which follow each other without a
- * gap: the note of a rank is sent before the first set with that rank's next gradient. So every
- * beginning of the recording is a whole one. RULES.md: A116. */
+/* Owns struct lane_recording. The lane sends a recording as PASSED records, in order and without a
+ * gap. A note of a rank names the round after which the rank begins its next gradient. The lane
+ * sends the note before the first set with this gradient, so every beginning of the recording is
+ * complete in itself. RULES.md: A116. */
 #include "svc/lane/piece/recording.h"
 
 #include "svc/base/clock.h"
@@ -10,14 +11,14 @@
 
 #include <errno.h>
 
-/* Time after which a full send queue is tried again. Rank 0 empties the queue whenever it calls the
- * library. */
+/* Time after which the lane sends again if the send queue was full. Rank 0 empties the queue
+ * whenever its process calls the library. */
 #define RETRY_NS (5 * NS_PER_MS)
 
 struct lane_recording {
     struct lane_wait wait; /* wait for room in the send queue */
     uint64_t sent;         /* newest round whose set was sent */
-    uint32_t owed;         /* number of notes that are not sent */
+    uint32_t owed;         /* number of unsent notes */
     struct {
         uint64_t round; /* newest note of the rank; 0: none */
         bool is_owed;
@@ -55,7 +56,7 @@ void recording_free(struct piece *p)
 
 bool recording_is_here(const struct piece *p) { return recording_of(p); }
 
-/* Returns whether rank 0 has left, and records no further round. */
+/* Returns whether rank 0 has left or is lost, so that no process writes the recording any more. */
 static bool recording_is_over(const struct piece *p)
 {
     enum worker_state state = p->job->workers[0].state;
@@ -93,7 +94,7 @@ static bool recording_send_note(struct piece *p, uint32_t i)
     return true;
 }
 
-/* Sends the notes about rounds whose sets were sent. */
+/* Sends each unsent note whose round's set was sent. Returns false if a note cannot be sent now. */
 static bool recording_send_notes(struct piece *p)
 {
     struct lane_recording *r = recording_of(p);
@@ -105,8 +106,9 @@ static bool recording_send_notes(struct piece *p)
     return true;
 }
 
-/* Sends the sets of closed rounds in order, and notes between them: a note behind the set of its
- * round, and before the next set. A set that was replaced was closed by a former owner. */
+/* Sends the sets of closed rounds in order. A note is sent after the set of its round, and before
+ * the next set. A set that is not in job.choices is skipped, because a former owner has closed its
+ * round. Returns false if some records cannot be sent now. */
 static bool recording_send_all(struct piece *p)
 {
     struct lane_recording *r = recording_of(p);
@@ -126,13 +128,13 @@ void recording_send(struct piece *p)
     if (!r || p->round == 0)
         return;
     if (p->round > CHOICES_PER_JOB && r->sent < p->round - CHOICES_PER_JOB)
-        r->sent = p->round - CHOICES_PER_JOB; /* older sets are no longer known here */
+        r->sent = p->round - CHOICES_PER_JOB; /* job.choices no longer contains the older sets */
     wait_stop(&r->wait);
     if (!recording_is_over(p) && !recording_send_all(p))
         wait_start(&r->wait, p->job->lane->now_ns + RETRY_NS);
 }
 
-/* A lane stores CHOICES_PER_JOB sets. Two places are for sets that a replay sends ahead. */
+/* Of the CHOICES_PER_JOB sets that a lane stores, two are sets that a replay sends ahead. */
 bool recording_is_behind(const struct piece *p)
 {
     const struct lane_recording *r = recording_of(p);

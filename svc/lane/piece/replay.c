@@ -1,7 +1,7 @@
-/* Owns struct lane_replay: the takers of rounds, as a recording has them. The sets are in
- * lane_job.choices, like sets that other ranks have sent. In a replay the close of round r + 1
- * waits for all takers of round r, so a taker has the results of round r while round r is the
- * newest round, at any speed of the ranks. RULES.md: A115. */
+/* Owns struct lane_replay, which stores the takers of the recorded rounds. The recorded sets are in
+ * lane_job.choices, like all other known sets. In a replay, round r + 1 closes only after all
+ * takers of round r have its results. A taker therefore has the results of round r before a newer
+ * round closes, however slow the rank is. RULES.md: A115. */
 #include "svc/lane/piece/replay.h"
 
 #include "svc/lane/piece/quorum.h"
@@ -149,10 +149,11 @@ static bool replay_is_taker(const struct lane_replay *r, const struct rank *rank
     return takers && round_set_count(takers, rank->worker->number) > 0;
 }
 
-/* A rank that fetches the sums of all missed rounds gets an answer at once. The rank applies each
- * sum in order, so an early answer changes no bit, and the open round may wait for the rank. Once a
- * rank has given up its gradient of a round, the answer waits for the close of this round, because
- * a second gradient of the round would use another batch than in the recording. */
+/* If lanes only sum, a late rank gets an answer at once. The rank applies each missed sum in order,
+ * so an early answer changes no bit of its parameters. A later answer could stop the job, because
+ * the open round may wait for this rank. If a rank has given up its gradient of a round, the answer
+ * waits for the close of this round, because a second gradient of the round would use another batch
+ * than in the recording. */
 bool replay_answers_late(const struct rank *rank, uint64_t *ret_round)
 {
     const struct lane_replay *r = replay_of(rank->piece);
@@ -165,7 +166,7 @@ bool replay_answers_late(const struct rank *rank, uint64_t *ret_round)
 }
 
 /* If lanes update parameters, a rank fetches only the results of the round that the recording
- * names. If lanes only sum, the rank fetches further sums up to that round. */
+ * names. If lanes only sum, the rank fetches all missed sums up to the recorded round. */
 bool replay_answers_report(const struct rank *rank, uint64_t landed, uint64_t *ret_round)
 {
     const struct lane_replay *r = replay_of(rank->piece);

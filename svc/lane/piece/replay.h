@@ -33,9 +33,10 @@ bool replay_is_hopeless(const struct piece *p, uint32_t *ret_left);
  * round, the round after which the rank begins its next gradient. `*ret_round` is set only if the
  * recording decides. */
 
-/* The rank has announced a closed round. */
+/* Called for a rank that has announced a closed round, or has given up its gradient of a round. */
 bool replay_answers_late(const struct rank *rank, uint64_t *ret_round);
-/* The rank has reported the results of round `landed`, or RECORD_ROUND_NONE. */
+/* Called for a rank that has reported the results of round `landed`. RECORD_ROUND_NONE: a lane no
+ * longer had the results. */
 bool replay_answers_report(const struct rank *rank, uint64_t landed, uint64_t *ret_round);
 
 #endif

@@ -6,8 +6,8 @@
 
 #include <errno.h>
 
-/* Drops payloads for later rounds. The time and the lane of these rounds are unknown. The inputs
- * are read from the workers later (W6). */
+/* Drops payloads for later rounds, because the time and the lane of these rounds are unknown. The
+ * lane of such a round reads the inputs from the workers (W6). */
 static void drop_payloads(struct piece *p)
 {
     for (uint32_t i = 0; i < p->members; i++) {

@@ -26,7 +26,8 @@
  * wait doubles the next wait for this rank, up to DOUBLINGS_MAX times. A slow rank thus gets enough
  * time, and a stopped rank delays only one round. */
 #define DOUBLINGS_MAX 6
-#define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2)) /* the doubled time does not overflow */
+/* largest usual time that can be doubled so often without an overflow */
+#define USUAL_MOST_NS (UINT64_MAX >> (DOUBLINGS_MAX + 2))
 
 struct taker {
     uint64_t round;  /* round whose results the rank receives; 0: none */
@@ -133,7 +134,7 @@ struct rank *takers_asking(struct piece *p, const struct rank *after)
     const struct takers *ts = p->takers;
     uint32_t first = after ? (uint32_t)(after - p->ranks) + 1 : 0;
     for (uint32_t i = first; ts->asking > 0 && i < p->members; i++) {
-        /* the rank has announced, so the answer can be sent */
+        /* an answer needs an announcement of the rank, because the message names its word */
         if (ts->of[i].asks && rank_newest(&p->ranks[i])->round > 0)
             return &p->ranks[i];
     }
@@ -158,8 +159,8 @@ uint64_t takers_answer(const struct rank *rank)
     uint64_t newest = rank->piece->round - 1;
     takers_forget(rank);
     if (rank->piece->terms.lag > 0)
-        /* lanes only sum, so the rank must receive every mean, and the next close waits for the
-         * rank */
+        /* lanes only sum, so the rank must receive the results of all rounds, and closes wait for
+         * the rank */
         return newest;
     if (t->landed != RECORD_ROUND_NONE)
         t->in_vain = 0;
@@ -265,7 +266,8 @@ void takers_closed(struct piece *p)
         ts->spans_ns[ts->spans++ % SPANS] = now_ns - ts->closed_ns;
     ts->closed_ns = now_ns;
     for (uint32_t i = 0; i < p->members; i++) {
-        /* a new leader lane may have closed a round with a rank outside its known set */
+        /* a former leader lane may have closed this round with another set, and job.choices then
+         * lacks ranks of this lane's set */
         if (quorum_was_chosen(p, &p->ranks[i], p->round))
             taker_hold(&ts->of[i], p->round);
     }

@@ -12,7 +12,8 @@ void takers_free(struct piece *p);
 /* Returns the address of the pointer to the rule (closing.h); this pointer is NULL at first.
  * Returns NULL if the piece leads no rounds. */
 struct closing **takers_closing(const struct piece *p);
-/* The same for a replay (replay.h) and a recording (recording.h) of the job's sets. */
+/* Like takers_closing(), for the pointers to a replay (replay.h) and to a recording
+ * (recording.h). */
 struct lane_replay **takers_replay(const struct piece *p);
 struct lane_recording **takers_recording(const struct piece *p);
 
@@ -32,11 +33,11 @@ void takers_landed(const struct rank *rank, uint64_t round);
 struct rank *takers_asking(struct piece *p, const struct rank *after);
 /* Returns the round of the rank's report that has no answer yet. */
 uint64_t takers_reported(const struct rank *rank);
-/* Returns the round for the answer to the rank's report. If this is the round that has landed, the
- * rank may begin its next gradient. Otherwise it is the newest closed round, whose results the rank
- * receives next. The open round must be known. */
+/* Returns the round for the answer to the rank's report. If the returned round is the reported one,
+ * the rank may begin its next gradient. Otherwise the returned round is the newest closed one, and
+ * the rank receives its results next. The open round must be known. */
 uint64_t takers_answer(const struct rank *rank);
-/* The same with a given round for the answer, which is returned. */
+/* Like takers_answer(), but the caller chooses the round of the answer. Returns `round`. */
 uint64_t takers_answer_with(const struct rank *rank, uint64_t round);
 /* Drops the report of a rank whose connection has ended. The rank repeats the report. */
 void takers_forget(const struct rank *rank);
@@ -49,8 +50,8 @@ void takers_forget(const struct rank *rank);
  * waits for these takers. With terms.lag the round waits for every rank that lacks a result, and
  * the wait has no end. */
 bool takers_hold(struct piece *p);
-/* Measures the time since the last close, and counts the results of the round for the ranks of its
- * set. Called when a round closes, after its set is stored. */
+/* Measures the time since the last close, and records that the ranks of the round's set need no
+ * stored result of the round. Called when a round closes, after its set is stored. */
 void takers_closed(struct piece *p);
 
 /* The state that moves with the piece consists of takers_words() numbers. takers_load() returns

@@ -34,7 +34,8 @@ static inline void wait_start(struct lane_wait *w, uint64_t until_ns)
     lane->waits = w;
 }
 
-/* Returns a piece with a wait that has ended, once for each wait, or NULL. */
+/* Returns a piece whose wait has ended, and removes the wait from the list. NULL: no wait has
+ * ended. */
 static inline struct piece *waits_due(struct lane *lane)
 {
     for (struct lane_wait *w = lane->waits; w; w = w->next) {

@@ -60,6 +60,6 @@ void gradients_fill_set(const struct piece *p, struct record_chosen *ret_set)
         const struct rank *rank = &p->ranks[i];
         counts[rank->worker->number] = rank->part ? (uint8_t)rank->gradients : 0;
     }
-    /* always possible: the round has a gradient, and the terms limit the ranks and the gradients */
+    /* the call cannot fail: the round has a gradient, and the terms limit ranks and gradients */
     (void)round_set_of_counts(ret_set, p->round, counts, p->job->workers_count);
 }

@@ -13,7 +13,8 @@ int replica_hear(struct worker *w, const struct record_backup *told)
 {
     struct piece *p = piece_find(w->job, told->piece);
     if (!p || !p->parameters || p->elements == 0)
-        return 0; /* a piece without state needs no copy; READYs of an unknown piece are refused */
+        /* a piece without state needs no copy; an offer for an unknown piece is ignored */
+        return 0;
     bool may = replica_may_keep(p, w);
     if (!may && worker_is_holder(w))
         replica_hold_offer(p->parameters, w, told);
@@ -25,7 +26,7 @@ int replica_hear(struct worker *w, const struct record_backup *told)
     return error;
 }
 
-/* Returns whether the round or pass in progress may have operations posted in the copy. */
+/* Returns whether reads or writes of the copy may be posted. */
 static bool is_in_use(const struct piece *p)
 {
     const struct parameters *q = p->parameters;
@@ -53,7 +54,7 @@ static void change_holder(struct piece *p, uint32_t holder)
     cut_off(p);
     replica_release(p, former);
     if (former && worker_is_holder(former) && p->state != PIECE_COLLECTING)
-        /* operations in the former holder's memory end with its connection, or may never end */
+        /* operations in the former holder's memory may never end while its connection is open */
         fabric_disconnect(former->conn);
     replica_take_offer(p);
 }
@@ -69,13 +70,13 @@ void replica_set_holder(struct piece *p, uint32_t holder, bool when_known)
         change_holder(p, holder);
         round_resume(p);
     } else if (!when_known && worker_is_holder(q->replica.worker)) {
-        /* the host of a lost holder may never report the end of the connection */
+        /* the lane ends the connection of a lost holder, whose host may never report the end */
         fabric_disconnect(q->replica.worker->conn);
     }
 }
 
-/* The next holder replaces a lost one at once, so that no round waits for the lost one. If the lane
- * still has to read the state from the former holder, the change stays pending. */
+/* The next holder replaces a lost holder at once, so that no round waits for the lost holder. If
+ * the lane still has to read the state from the former holder, the change stays pending. */
 void replica_cut_off(struct worker *w)
 {
     list_for_each_safe_entry (struct piece, p, &w->job->pieces, link) {
@@ -83,7 +84,7 @@ void replica_cut_off(struct worker *w)
         if (!q || q->replica.worker != w)
             continue;
         bool has_next = q->has_next_holder && !q->waits_for_former && !p->is_dropped;
-        cut_off(p); /* a dropped piece may be freed here */
+        cut_off(p); /* this call may free a dropped piece */
         if (has_next) {
             change_holder(p, q->next_holder);
             round_resume(p);

@@ -19,7 +19,7 @@ static bool is_source(const struct piece *p, const struct rank *rank)
            (p->operation->inputs == INPUT_ROOT && rank->worker->number == p->root);
 }
 
-/* Returns the number of inputs of a rank that supplies any. A copied result is one input. */
+/* Returns the number of inputs of a rank that supplies inputs. A copied result is one input. */
 static uint32_t parts_inputs(const struct piece *p, const struct rank *rank)
 {
     return p->is_copy ? 1 : quorum_gradients(p, rank);

@@ -137,9 +137,9 @@ static void answer_landed(struct piece *p)
 }
 
 /* Answers late announcements of a piece without elements, such as the hidden tensor, with CLOSED
- * alone. A word for a stopped rank would delay the next round. A rank that announced no gradient of
- * the open round (TAKES) had heard of its close from a lane that died; the answer names the round
- * before, and the rank announces the open round anew. */
+ * alone. A word for a stopped rank would delay the next round. A rank may have given up its
+ * gradient of the open round (TAKES), because a lane that died had closed this round. The answer to
+ * this rank names the round before the open round, and the rank announces the open round again. */
 static void answer_late(struct piece *p)
 {
     for (uint32_t i = 0; p->late > 0 && i < p->members; i++) {
@@ -160,10 +160,10 @@ static void answer_late(struct piece *p)
     }
 }
 
-/* Continues the piece. The lane fills a worker's empty copy only after every rank has announced a
- * round, because a rank that arrives later might already have a copy. The holder of the older copy
- * would then not learn that its copy is not used. An aggregator that the coordinator has named as
- * replica holder receives its copy at once. */
+/* Continues the piece. The lane writes the state to a worker's empty copy only after every rank has
+ * announced a round, because a rank that arrives later might already have a copy, and would not
+ * learn that this older copy is not used. An aggregator that the coordinator has named as replica
+ * holder receives the state at once. */
 void round_go_on(struct piece *p)
 {
     recording_send(p);
@@ -219,7 +219,7 @@ void round_answer_late(struct rank *rank, struct announcement *a)
 {
     announcement_drop_payload(rank->worker, a);
     if (piece_follows(rank->piece) && a->standing != RECORD_TAKES)
-        return; /* the leader lane sends the answer, and the rank then requests a result */
+        return; /* the leader lane answers the announcement, and the rank then requests a result */
     rank->late = a;
     rank->piece->late++;
     if (a->standing == RECORD_TAKES)
@@ -267,7 +267,7 @@ static void agree(struct worker *w, struct piece *p, const struct announcement *
 void round_count(struct rank *rank, struct announcement *a)
 {
     struct piece *p = rank->piece;
-    /* a round in progress has all its inputs, and completes also if ranks have left */
+    /* a round in progress has all its inputs, so this round completes even if ranks have left */
     bool may_fail = p->job->has_left && p->state == PIECE_COLLECTING;
     uint32_t left;
     if (p->announced++ == 0)
@@ -357,7 +357,8 @@ static void lead(struct piece *p)
     if (replay_decides(p))
         chosen.reason = RECORD_REASON_REPLAY;
     chosen.epoch = p->epoch;
-    /* after an error, which means that a worker has sent another set, only this job fails */
+    /* an error means that a worker has sent another set; this set stays valid, and only this job is
+     * affected */
     (void)round_choose(p->job, &chosen);
     takers_closed(p);
     closing_closed(p);
@@ -367,7 +368,8 @@ static void lead(struct piece *p)
         if (!p->ranks[i].part && !is_sent)
             tell_passed(p->ranks[i].worker, p->round);
         else if (!quorum_was_chosen(p, &p->ranks[i], p->round))
-            takers_begin(&p->ranks[i], p->round); /* the known set lacks this rank */
+            /* the known set lacks this rank, so the rank receives the results as a taker */
+            takers_begin(&p->ranks[i], p->round);
     }
 }
 
@@ -383,7 +385,8 @@ static void close_round(struct piece *p)
     if (p->sampled && quorum_follows(p, p->operation))
         sample_commit(p, quorum_job_round(p, p->round), !p->is_copy);
     if (p->parameters && p->is_copy)
-        replica_tell(p, p->round); /* a new holder does not know this round yet */
+        /* sends BACKED, because a new holder does not know this round yet */
+        replica_tell(p, p->round);
     for (uint32_t i = 0; i < p->members; i++) {
         if (!p->ranks[i].part)
             find_late(p, &p->ranks[i]);
@@ -497,7 +500,8 @@ void round_take_up(struct piece *p)
         commit(p); /* all ranks have the result */
     } else {
         round_count_early(p);
-        round_go_on(p); /* the result for late ranks may be on this lane (A45) */
+        /* the lane may have the result for late ranks, and then sends this result (A45) */
+        round_go_on(p);
     }
 }
 
@@ -542,7 +546,7 @@ void round_give_up(struct piece *p)
     transfer_give_up(p);
     if (p->chunks_active == 0)
         abandon(p);
-    job_wake(job); /* other pieces may have waited for its transfers */
+    job_wake(job); /* other pieces of the job may have waited for the freed transfers */
 }
 
 void round_interrupt(struct piece *p)

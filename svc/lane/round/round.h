@@ -13,8 +13,8 @@ void round_answer_late(struct rank *rank, struct announcement *a);
 /* Fails the piece if late ranks wait for a result that was lost with its lane, and the other ranks
  * are too few for a further round. */
 void round_fail_stuck(struct piece *p);
-/* As round_fail_stuck(), after a rank of a piece whose open round is known has become late or has
- * left. */
+/* Like round_fail_stuck(), but does nothing while a later round may still give late ranks a result.
+ * Called after a rank has become late or has left. */
 void round_check_late(struct piece *p);
 /* Returns whether the open round can never start, because a rank that it needs has left.
  * `ret_left`: this rank. */

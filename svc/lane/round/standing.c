@@ -23,16 +23,16 @@ static struct announcement *earliest_of(struct rank *rank)
     return a->round < b->round ? a : b;
 }
 
-/* Returns whether a rank had the COMMIT of `round` when it left. Then all ranks have the result,
+/* Returns whether a rank that has left had the COMMIT of `round`. All ranks then have the result,
  * though some may not have received their COMMIT (W4). */
 static bool is_told_by_leaver(const struct piece *p, uint64_t round)
 {
     return p->terms.quorum == QUORUM_ALL && p->left_round == round;
 }
 
-/* Returns the newest round that is committed according to the announcements of the rank. The later
- * announcement may be for the round that a leaving rank has reported as committed, although this
- * rank has not received the COMMIT of the previous round either. */
+/* Returns the newest round that is committed according to the announcements of the rank. The rank
+ * may lack the COMMITs of both announced rounds, while a rank that has left had the COMMIT of the
+ * later round. In this case the later round counts as committed. */
 static uint64_t committed_by(struct rank *rank)
 {
     const struct announcement *a = earliest_of(rank), *newest = rank_newest(rank);
@@ -171,7 +171,8 @@ static bool is_common(const struct piece *p, const struct announcement *a)
            is_whole;
 }
 
-/* Offers the input of a broadcast's root as the result, because the root has no landing area. */
+/* Makes the result in the rank's landing area its input for the copy. The root of a broadcast has
+ * no landing area, and its input already is the result. */
 static void offer_result(struct announcement *a)
 {
     if (a->output_region == ANNOUNCEMENT_NO_OUTPUT)
@@ -304,9 +305,9 @@ void round_recover(struct piece *p)
     round_settle(p, committed);
 }
 
-/* Sends COMMIT to a rank whose report is about the round of a leaving rank's report. This round is
+/* Sends COMMIT to a rank that reports a round whose COMMIT a rank had when leaving. Such a round is
  * committed, whatever other ranks report (is_told_by_leaver()). A stopped rank therefore does not
- * delay the COMMIT, but only the next round. Afterwards the rank counts as idle at this round. */
+ * delay this COMMIT, but only the next round. Afterwards the rank counts as idle at this round. */
 static void commit_reported(struct rank *rank)
 {
     for (int k = 0; k < 2; k++) {
@@ -360,13 +361,15 @@ static void welcome_entering(struct piece *p)
         struct rank *rank = &p->ranks[i];
         if (!rank->is_entering)
             continue;
-        p->announced += p->is_copy; /* the result need not be copied to the new rank */
+        /* counts the new rank as announced, because no result is copied to this rank */
+        p->announced += p->is_copy;
         welcome_new(rank);
     }
 }
 
-/* Sets the number of the job's open round from the announcements. The only announcement that
- * contains a round of the job may be that of a rank in the set of a committed round. */
+/* Sets the number of the job's open round from the announcements. Announcements of earlier rounds
+ * are used, too: a rank in the set of a committed round may have sent the only announcement that
+ * contains a round of the job. */
 static void standing_learn(struct piece *p)
 {
     for (uint32_t i = 0; i < 2 * p->members; i++) {

@@ -18,7 +18,7 @@ void tracing_end(struct lane *lane, struct tracing *t)
 {
     list_remove(&t->link);
     list_for_each_entry (struct lane_job, job, &lane->jobs, link) {
-        /* the loop checks all jobs, because a dropped one with the same number may still exist */
+        /* the loop checks all jobs, because a dropped job with the same number may still exist */
         if (job->trace == t->ring)
             job->trace = NULL;
     }

@@ -23,7 +23,8 @@ static void directory_take(struct row_port *port)
     port->directory.state = FETCH_IDLE;
 }
 
-/* Reads the entries from `index` on. */
+/* Posts a read of the entries from `index` on, ROW_SPANS at most. Returns -EAGAIN, or an error of
+ * network_read(). */
 static int directory_fetch(struct row_request *request, uint32_t index)
 {
     struct row_port *port = request_port(request);
@@ -69,8 +70,8 @@ int directory_entry(const struct lane_table *table, struct row_request *request,
                ?: row_directory_read(&directory, index, ret_span);
 }
 
-/* Continues with the entry after the last one that was found, because shards are requested in
- * ascending order. */
+/* Begins at the entry at which the last search has ended, because shards are requested in ascending
+ * order. */
 static int directory_find_copied(const struct lane_table *table, struct row_request *request,
                                  uint32_t shard, struct row_span *ret_span)
 {
@@ -128,7 +129,7 @@ int directory_check(const struct lane_table *table, struct row_request *request)
     return error;
 }
 
-/* Returns whether the request was checked. */
+/* Checks a request. Returns false if it was checked before, or if entries have not arrived yet. */
 static bool directory_work(struct lane_table *table, struct row_request *request)
 {
     int error = request->is_checked ? -EAGAIN : directory_check(table, request);

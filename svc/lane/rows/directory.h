@@ -13,8 +13,8 @@
  * -ESTALE: a shard is on another lane or under another epoch; -EBADMSG: entries are invalid or out
  * of order; -EFAULT: the worker does not lend the memory. */
 int directory_check(const struct lane_table *table, struct row_request *request);
-/* Checks the requests over a network whose entries have arrived. Those with an error end, or their
- * worker is evicted. Returns whether there was work. */
+/* Checks the requests over a network whose entries have arrived. Requests with a stale route end
+ * with an error; after another error the worker is evicted. Returns whether there was work. */
 bool directories_work(struct lane_tables *tables);
 /* Reads an entry. -EAGAIN, -EBADMSG, -EFAULT: as directory_check(). */
 int directory_entry(const struct lane_table *table, struct row_request *request, uint32_t index,

@@ -1,4 +1,4 @@
-/* Copies the rows of keys, or the initial values of absent ones. Creates no row. */
+/* Copies the rows of keys, or the initial values of absent keys. Creates no row. */
 #ifndef GRADPOOL_LANE_ROWS_GATHER_H
 #define GRADPOOL_LANE_ROWS_GATHER_H
 

@@ -17,7 +17,7 @@
 
 /* ---- requests ---- */
 
-/* Returns whether a region has all bytes of a place. */
+/* Returns whether the worker lends all bytes of a place. */
 static bool place_is_lent(const struct worker *w, uint32_t region, uint64_t offset, uint64_t bytes)
 {
     uint64_t lent = region < FABRIC_REGIONS_MAX ? fabric_region_bytes(w->conn, region) : 0;
@@ -92,8 +92,8 @@ static bool request_was_applied(const struct lane_table *table, const struct row
                                : push->record->sequence <= rank->applied;
 }
 
-/* Returns whether the rows have updates that a repeated pull must not see. The former owner has
- * answered the pull and then begun to apply its clock, and the answer was lost with this owner. */
+/* Returns whether the rows have updates that a repeated pull must not see: the former owner had
+ * answered the pull and begun to apply its clock, but the answer was lost with this owner. */
 static bool pull_is_late(const struct lane_table *table, const struct row_request *pull)
 {
     const struct row_rank *rank = &table->queues->ranks[pull->worker->number];
@@ -148,8 +148,8 @@ static const char *clock_fault(const struct worker *w, const struct lane_table *
     return NULL;
 }
 
-/* Called when the minimum of a table has increased. Each clock of the job counts once, although
- * each table of the job ends the clock. */
+/* Called when the minimum of a table has increased. Counts each clock of the job once, for the
+ * first table that has ended the clock. */
 static void clock_has_ended(const struct lane_table *table)
 {
     struct lane_tables *tables = table->job->tables;
@@ -162,8 +162,8 @@ static void clock_has_ended(const struct lane_table *table)
     job_wake(table->job);
 }
 
-/* The rank has repeated all its open requests. A push in progress that it has not repeated was
- * answered by the former owner, so it is applied to all shards. */
+/* Called when the rank has repeated all its open requests. If the rank has not repeated the push in
+ * progress, the former owner had applied this push to all shards and answered it. */
 static void rank_stands(struct lane_table *table, uint32_t number)
 {
     struct row_progress *before = &table->queues->logged.progress;

@@ -4,7 +4,8 @@
 
 #include "svc/lane/rows/types.h"
 
-/* Handle a record. Return NULL, or the reason for which the caller disconnects the worker. */
+/* Check a record, and store its content in the job's tables. Return NULL, or the reason for which
+ * the caller disconnects the worker. */
 const char *rows_hear_request(struct worker *w, const struct record_rows *record);
 const char *rows_hear_clock(struct worker *w, const struct record_clock *record);
 /* Answers with the ranks that have not reached the clock query->round of table query->piece. A

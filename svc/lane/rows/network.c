@@ -170,8 +170,8 @@ void network_close(struct lane_tables *tables)
 
 /* ---- operations ---- */
 
-/* If the fabric has returned -EAGAIN, its event ROOM wakes the job later; after -ECONNRESET, the
- * event CLOSED follows. */
+/* Stores whether the operation was posted. Returns -EAGAIN unless the error is final: the job is
+ * woken later by the completion, by ROOM after -EAGAIN, or by CLOSED after -ECONNRESET. */
 static int network_posted(struct row_fetch *fetch, int error)
 {
     if (error == 0)

@@ -43,7 +43,7 @@ int port_begin(const struct lane_table *table, struct row_request *pull,
     return error;
 }
 
-/* Gathers the rows of the run entry by entry. All entries are copied. */
+/* Gathers the rows of the run entry by entry. All entries of the run are copied already. */
 static int port_gather(const struct lane_table *table, struct row_port *port)
 {
     const uint64_t *keys = (const uint64_t *)(const void *)port->slot;

@@ -7,12 +7,12 @@
 
 /* Returns whether the port of the pull's rank has a run of keys, of this or another pull. */
 bool port_is_busy(const struct row_request *pull);
-/* Returns the most keys of a run. */
+/* Returns the maximum number of keys of a run. */
 uint32_t port_keys_max(const struct lane_table *table);
 /* Begins a run of `count` keys, at most port_keys_max(): the next keys of the entry `span`, and of
  * entries behind it whose keys follow without a gap. `is_last`: the request has no keys after the
- * run. -EAGAIN: the run has begun, or the send queue is full; -EFAULT: the worker does not lend the
- * memory. */
+ * run. -EAGAIN: the run has begun, or the send queue is full and the call has to be repeated;
+ * -EFAULT: the worker does not lend the memory. */
 int port_begin(const struct lane_table *table, struct row_request *pull,
                const struct row_span *span, uint32_t count, bool is_last);
 /* Continues the run of this pull; `span` is its first entry. Returns the number of keys whose rows

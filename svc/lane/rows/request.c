@@ -90,7 +90,7 @@ bool requests_answer(struct lane_table *table)
     list_for_each_safe_entry (struct row_request, request, &table->queues->done, link) {
         if (!row_log_may_answer(table->job->tables, request) ||
             request_answer(table, request) == -EAGAIN)
-            continue; /* the connection's ROOM event starts another attempt */
+            continue; /* a later turn answers, after the event ROOM or when the log has landed */
         table_drop_request(table, request);
         has_sent = true;
     }

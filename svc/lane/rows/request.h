@@ -1,4 +1,4 @@
-/* Functions for a request for rows: they map its memory in the worker, and end it. Pointers into a
+/* Functions that map the memory of a request in the worker, and that end a request. Pointers into a
  * worker's memory are valid within one turn (A7). */
 #ifndef GRADPOOL_LANE_ROWS_REQUEST_H
 #define GRADPOOL_LANE_ROWS_REQUEST_H

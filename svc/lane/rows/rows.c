@@ -83,8 +83,8 @@ static void drop_requests(struct lane_table *table, struct list *requests, const
 
 /* ---- workers that end ---- */
 
-/* Returns whether a push of a clock that the worker has ended is not applied yet. Without BSP
- * pushes of the worker's present clock count, too. */
+/* Returns whether a push of the worker must still be applied. With BSP only pushes of clocks that
+ * the worker has ended must be applied, otherwise all its pushes. */
 static bool owes_push(const struct lane_table *table, const struct worker *w)
 {
     uint64_t clock = table_clocks_of(table->clocks, w->number);
@@ -94,8 +94,8 @@ static bool owes_push(const struct lane_table *table, const struct worker *w)
     return false;
 }
 
-/* Fails the job if another rank has ended a later clock than the last clock of this rank, which has
- * left. */
+/* Fails the job if another rank has ended a clock that this rank, which has left, did not end. With
+ * ASP no rank waits for this clock. */
 static void table_check_left(const struct lane_table *table, const struct worker *w)
 {
     uint64_t clock = table_clocks_of(table->clocks, w->number);
@@ -115,9 +115,8 @@ void rows_check_left(struct lane_table *table)
             table_check_left(table, &job->workers[rank]);
 }
 
-/* Handles a rank that has left. The rank stays a member, because a clock without its gradient would
- * have a wrong result. The pushes of the rank are dropped, because its memory can no longer be
- * read. */
+/* Fails the job if a push or the end of a clock of the rank, which has left, is missing. The rank
+ * stays a member, because a clock without its gradient would have a wrong result. */
 static void table_leave(const struct lane_table *table, const struct worker *w)
 {
     if (owes_push(table, w))
@@ -129,9 +128,9 @@ static void table_leave(const struct lane_table *table, const struct worker *w)
         table_check_left(table, w);
 }
 
-/* Resets the progress if the first push belongs to the worker and is dropped. Without BSP, `shard`
- * counts the shards to which the first push is applied, and the progress of the next shard ends at
- * a key of this push. */
+/* Resets the progress of the first push, if the push belongs to the worker and will be dropped.
+ * This progress consists of table->shard and of a key in that shard. With BSP, it is the progress
+ * of a clock and stays. */
 static void table_forget_progress(struct lane_table *table, const struct worker *w)
 {
     const struct list *node = list_first(&table->queues->pushes);

@@ -11,8 +11,8 @@ struct lane_job_use;
 struct lane_table;
 struct worker;
 
-/* Number of shares of a lane's turn that one part of the work on tables uses. A long chunk uses
- * TRANSFER_SHARE. */
+/* Share of a lane's turn that one part of the work on tables uses, in the unit of TRANSFER_SHARE,
+ * the share of a long chunk. */
 #define ROWS_TURN_SHARE 16
 /* Works on one part of a stripe and on one pull, and sends answers. Returns the share of the turn;
  * 0: no work is possible now. */

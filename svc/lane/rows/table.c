@@ -197,7 +197,7 @@ static void table_init_requests(struct lane_table *table)
     }
 }
 
-/* All ranks of the job are members from the first clock on. */
+/* Makes all ranks of the job members of the table, from the first clock on. */
 static int table_enter_all(struct lane_tables *tables, struct lane_table *table)
 {
     uint32_t workers = table->job->workers_count;
@@ -240,7 +240,7 @@ static void table_describe(struct lane_table *table, const struct lane_table_spe
 }
 
 /* A new shard is stored in the table before the memory of its rows is allocated, so that
- * table_free() also frees the shard after an error. */
+ * table_destroy() also frees the shard after an error. */
 static int shard_make(struct lane_table *table, const struct lane_shard_spec *spec)
 {
     struct allowance *allowance = &table->counts->memory;
@@ -474,8 +474,8 @@ const struct row_settings *table_settings(const struct lane_table *table, uint64
     return found;
 }
 
-/* Removes settings that only applied clocks have used, and, without BSP, the oldest ones of a full
- * list. */
+/* Removes settings that no later clock needs. Without BSP, also removes the oldest settings if the
+ * list is full. */
 static void table_forget_settings(struct lane_table *table)
 {
     struct row_changes *changes = table->changes;

@@ -47,7 +47,7 @@ struct lane_held_shard {
     uint32_t job, table, shard, epoch;
     uint64_t allowed_bytes; /* allowance of the job on the lane */
 };
-/* Calls `each` for every shard of every table, for jobs that were not dropped. */
+/* Calls `each` for every shard of every table of the jobs that were not dropped. */
 void lane_each_shard(const struct lane *lane,
                      void (*each)(void *context, const struct lane_held_shard *held),
                      void *context);

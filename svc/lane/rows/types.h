@@ -11,34 +11,37 @@
 #include "svc/wire/table/row_directory.h"
 #include "svc/wire/table/table_terms.h"
 
-#define ROW_SETTINGS_MAX 64 /* stored changes of the settings of one table */
+#define ROW_SETTINGS_MAX 64 /* maximum number of stored settings of one table */
 #define ROW_SUMS_BYTES (1u << 20)
 #define ROW_SOURCES_MAX RECORD_ROW_REQUESTS_ALL
 #define ROW_WINDOW_KEYS_ALL (8u * RECORD_ROW_REQUESTS_ALL)
-#define ROW_SPANS 64 /* copied entries of the directory of one request over a network */
+#define ROW_SPANS 64 /* maximum number of copied directory entries of a request over a network */
 
 struct table_counts;
 struct row_log;
 
-/* A pull or push of a worker. It is in one of the lists of row_queues, or among the unused requests
- * of its rank. */
+/* A pull or push of a worker. A request is always in a list: one of row_queues, or
+ * row_rank.unused. */
 struct row_request {
     struct list link;
     struct worker *worker;
     struct record_rows *record;
-    /* Next entry of the directory, next key of this entry. A push over a network uses `entry`
-     * alone. */
+    /* Number of the next directory entry, and of the next key in this entry. A push over a network
+     * uses `entry` alone. */
     uint32_t entry, key;
-    bool is_checked; /* all entries of the directory name shards of this lane */
-    /* For a request over a network: entries `spans_first` to spans_first + spans_count - 1 of the
-     * directory, and the entry that was checked last. NULL: the table has not had such a request
-     * yet. */
+    /* the check of the directory has ended; without an error, all entries name shards of this
+     * lane */
+    bool is_checked;
+    /* For a request over a network. `spans`: copied entries of the directory, spans_count from
+     * `spans_first` on; NULL: no worker was connected over a network yet. `before`: the entry that
+     * was checked last. */
     struct row_span *spans, before;
     uint32_t spans_first, spans_count;
-    int error;          /* answer of an ended request; 0: its word; otherwise ERROR with the code */
-    uint32_t detail;    /* number of rows that were skipped; shard of a stale route */
+    /* answer of an ended request; 0: its word is sent; otherwise an ERROR with this code */
+    int error;
+    uint32_t detail;    /* with -EDOM: number of skipped rows; with -ESTALE: shard of the route */
     uint64_t first_key; /* key of the first skipped row */
-    uint64_t logged;    /* ended push: end of the log that contains its rows; 0: no log */
+    uint64_t logged;    /* ended push: position in the log after its rows; 0: no log */
 };
 
 /* A read or write of a worker's memory over a network. The result of an aborted operation is
@@ -90,7 +93,7 @@ struct row_run {
 /* Shares of pushes that are read before their shards are applied (apply/ahead.h). */
 struct row_ahead {
     const struct lane_table *table; /* table whose pushes are read ahead; NULL: none */
-    uint32_t end; /* the runs contain all short shares of the shards before this one */
+    uint32_t end; /* all short shares of the shards before this number are in the runs */
     /* number of runs; number of runs whose reads are posted or complete */
     uint32_t runs_count, posted;
     struct row_run runs[AHEAD_RUNS]; /* in the order of the pushes */
@@ -111,7 +114,7 @@ struct row_network {
     bool has_batch;
     /* number of parts whose rows were requested; number of parts whose rows are in the sums */
     uint32_t posted, summed;
-    uint32_t order[ROW_SOURCES_MAX];   /* keys of the rows of all parts, relative to apply.at */
+    uint32_t order[ROW_SOURCES_MAX]; /* for each row of all parts: number of its key in the batch */
     bool has_skipped[ROW_SOURCES_MAX]; /* for each key of the batch: a gradient is not finite */
 };
 
@@ -120,7 +123,7 @@ struct row_rank {
     struct list unused; /* list of requests that are not in use */
     uint64_t sequence;  /* sequence number of the rank's last request; 0: the rank has sent none */
     uint64_t applied;   /* without BSP: sequence number of the rank's last applied push */
-    uint64_t clock;     /* in a copy: the rank's clock at a promotion; CLOCK_NONE: no member */
+    uint64_t clock; /* in a copy: clock that the rank gets at a promotion; CLOCK_NONE: no member */
     /* the lane was promoted, and the rank has not repeated its requests and its clock yet */
     bool must_stand;
 };
@@ -176,7 +179,8 @@ struct table_hold {
     bool loads;      /* the hold is for an import, so no pull begins, either */
     bool has_loaded; /* rows of the import were stored */
     uint64_t clock;
-    /* updates of imported rows, minus the clocks before their import; equal on all lanes */
+    /* number of updates of the imported rows, minus the number of clocks before the import; the
+     * same on all lanes */
     uint64_t steps_before;
 };
 
@@ -221,9 +225,9 @@ struct apply_part {
     /* Over a network: keys of the span that were read ahead together with `rows`; NULL: the span
      * was not read ahead */
     const uint64_t *keys;
-    /* Otherwise over a network: read of the window; gradients of the batch, by position in the span
-     * and by position in row_network.order; rows that are not finite, and the first of their
-     * keys. */
+    /* Otherwise over a network. `fetch`: read of the window. batch_first, batch_order: position of
+     * the batch's first gradient, in the span and in row_network.order. `skipped`: number of rows
+     * with NaN or infinity; skipped_key: smallest of their keys. */
     struct row_fetch *fetch; /* NULL: the memory is mapped, or the keys were read ahead */
     uint32_t batch_first, batch_count, batch_order;
     uint32_t skipped;
@@ -260,7 +264,7 @@ struct lane_tables {
     bool has_left;               /* a rank has left with a goodbye */
     uint64_t stage;              /* number of the stage of the members; 0: all ranks are members */
     uint64_t busy_ns;            /* lane time of all tables */
-    uint64_t largest;            /* largest value of minimum_clock over all tables */
+    uint64_t largest;            /* largest clocks->minimum of all tables */
     uint64_t ended;      /* number of clocks that have ended since the first table was placed */
     uint64_t ended_ns;   /* time of the last end of a clock */
     uint64_t pushes;     /* number of applied pushes to tables with ASP */

@@ -126,7 +126,8 @@ static void update(const struct piece *p, const struct reduce_pass *sums, uint64
     kernel(sums, &q->settings[p->round & 1], q->steps + 1, &state);
 }
 
-/* Computes the mean of a few elements from `at` on, from the inputs of the last pass. */
+/* Computes the mean of `elements` elements of the chunk, beginning with element `at`, from the
+ * inputs of the last pass. */
 static void take_mean(const struct piece *p, const struct reduce_pass *sums, size_t at,
                       size_t elements, float *ret_mean)
 {
@@ -144,8 +145,9 @@ static void take_mean(const struct piece *p, const struct reduce_pass *sums, siz
     reduce_pick(p->job->lane->options.kernels, operation, p->dtype, REDUCE_F32)(&pass);
 }
 
-/* Measures and updates. The result has the same bits as without a measurement. The reason is that
- * update() gets the mean as its only input, and the mean of one input is the input itself. */
+/* Measures the mean, then updates the parameters. The result has the same bits as without a
+ * measurement, because update() gets the mean as its only input, and the mean of one input is the
+ * input itself. */
 static void update_measured(struct transfer *t, const struct reduce_pass *sums)
 {
     struct piece *p = t->piece;

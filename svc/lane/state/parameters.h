@@ -22,7 +22,7 @@ struct replica {
     /* rounds whose complete states the halves contain, according to the holder's offer (A49); 0:
      * none */
     uint64_t rounds[2];
-    uint64_t ranks[2]; /* hashes of the ranks of the rounds in `rounds` */
+    uint64_t ranks[2]; /* hash of the set of ranks of each round in `rounds` */
     /* the round in progress writes to this copy; decided when the round starts */
     bool is_taken;
     /* stamps that the lane writes after each half of a copy at a replica holder; a stamp marks the
@@ -33,10 +33,10 @@ struct replica {
     struct record_stamp none;
     uint32_t piece; /* number of the piece */
     uint32_t note;  /* number of the copy at the holder; sent back to the holder */
-    /* announcement that the message BACKED to the holder uses; its round is the first round whose
-     * complete state is in the copy */
+    /* data of the message BACKED to the holder; closed_round is a round whose complete state is in
+     * the copy */
     struct announcement told;
-    uint64_t told_steps; /* update count in that message */
+    uint64_t told_steps; /* update count in the message BACKED */
 };
 
 /* State of a piece with an update rule (A19). Parameters and moments exist twice: a round reads the
@@ -46,9 +46,9 @@ struct parameters {
     unsigned now;           /* index of the committed state in state[] */
     uint64_t steps;         /* number of committed updates since the parameters were set */
     uint64_t swapped_round; /* newest round that has produced a state */
-    bool has_before;        /* the other state is the state before round swapped_round */
-    bool were_set;          /* value of are_set before round swapped_round */
-    uint64_t steps_before;  /* value of steps before round swapped_round */
+    bool has_before; /* the state that is not committed is the one before round swapped_round */
+    bool were_set;   /* value of are_set before round swapped_round */
+    uint64_t steps_before; /* value of steps before round swapped_round */
     /* settings of rounds, at the index round & 1 */
     struct update_settings settings[2];
     /* with FOLLOWS_ROUNDS: settings that each rank announced, indexed by the last bit of the round
@@ -56,7 +56,7 @@ struct parameters {
     struct update_settings *ranks_settings[2];
     bool is_spare_dirty;        /* a round that is not committed has written to the spare state */
     uint64_t restored_steps[2]; /* update counts that RESTOREs set, at the index round & 1 */
-    /* newest settings that a lowest rank has sent, for use with a lowest rank that has sent none
+    /* newest settings that the lowest rank has sent; used if a later lowest rank has sent none
      * (A44) */
     struct update_settings told;
     bool is_told;                            /* `told` is valid */
@@ -85,8 +85,8 @@ void parameters_free(struct piece *p);
 size_t parameters_bytes(enum update_rule rule, uint64_t elements);
 /* Stores settings from a worker. They apply from the worker's next announcement on. */
 void parameters_tell(struct worker *w, const struct record_settings *told);
-/* Returns whether the operation is possible. Updates need parameters. Of all sums, a piece with
- * parameters allows only updates. */
+/* Returns whether the operation is possible. Updates, saves and restores need parameters. A piece
+ * with parameters allows only these operations and broadcasts. */
 bool parameters_suit(const struct piece *p, const struct operation *operation);
 /* Returns the address where the round stores the values of the chunk, in the state that is not
  * committed. While the lane reads a copy, the result is an address in the committed state. NULL:
@@ -122,8 +122,8 @@ void parameters_update(struct transfer *t, const struct reduce_pass *sums);
 /* Handles a chunk of an update without gradients: the new state equals the old state, and the
  * parameters go to the targets. The update counts as a step. */
 void parameters_keep(const struct transfer *t, void *const targets[], int count);
-/* The open round was committed, but is repeated for other ranks (A44). Undoes the committed state
- * of this round. Returns false if this lane does not have the previous state. */
+/* Undoes the committed state of the open round, which is repeated for other ranks (A44). Returns
+ * false if this lane does not have the previous state. */
 bool parameters_revert(struct piece *p);
 /* Returns the update count after the commit of the open round. */
 uint64_t parameters_steps_after(const struct piece *p);

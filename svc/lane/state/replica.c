@@ -54,9 +54,9 @@ static int make_known(struct piece *p)
     return 0;
 }
 
-/* Returns whether the offer replaces the present copy. A connected holder with a copy is not
- * replaced, so an offer is used only for a piece without a copy. Of two copies, the copy with the
- * later `since` is valid, because this copy has replaced the other copy. */
+/* Returns whether the offer of another holder replaces the present holder. An offer without a copy
+ * does not. Of two copies, the copy with the later `since` is valid, because this copy has replaced
+ * the other copy. */
 static bool is_better(const struct replica *b, const struct record_backup *told)
 {
     return told->since != RECORD_ROUND_NONE &&
@@ -106,7 +106,7 @@ int replica_accept(struct piece *p, struct worker *w, const struct record_backup
         return error;
     bool is_wiped = worker_is_holder(w) && !told->rounds[0] && !told->rounds[1];
     if (b->worker != w || told->since != RECORD_ROUND_NONE || is_wiped)
-        /* the holder may have sent this offer, without a round, before BACKED arrived */
+        /* otherwise `since` stays: the holder may have sent this offer before BACKED arrived */
         b->since = told->since;
     b->piece = p->id;
     take_place(b, w, told);
@@ -229,7 +229,7 @@ struct news {
     size_t bytes;
 };
 
-/* Adds the write of a stamp. An empty stamp is written before the first array, and removes the
+/* Describes the write of a stamp. An empty stamp is written before the first array, and removes the
  * stamp of a former owner that did not commit this round. The valid stamp is written after the last
  * array. */
 static void stamp_news(const struct transfer *t, const struct record_stamp *stamp,
@@ -401,7 +401,7 @@ bool replica_lacks(struct piece *p, uint64_t round)
         return false;
     bool has = is_there(&q->replica, round);
     if (has && q->replica.since == RECORD_ROUND_NONE)
-        q->replica.since = round; /* each round from this one on is written to the copy */
+        q->replica.since = round; /* this round and all later rounds are written to the copy */
     return !has;
 }
 

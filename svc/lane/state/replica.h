@@ -38,9 +38,9 @@ static inline void replica_take(struct piece *p)
 /* Stores the chunk's part of the new state in the copy, if the copy is mapped. Called after the
  * chunk is summed. Returns 0, or -EFAULT if the memory was unmapped. */
 int replica_store(const struct transfer *t);
-/* Posts the writes of this part to a copy that is not mapped. After an error the call may be
- * repeated; `t->replica_next` is the next array. `ret_posted`: number of writes that this call has
- * posted, even if it fails. */
+/* Posts the writes of the chunk's part of the new state, if the copy is not mapped. After an error
+ * the call may be repeated; `t->replica_next` is the next array. `ret_posted`: number of writes
+ * posted by this call, even if the call fails. */
 int replica_post(struct transfer *t, uint32_t *ret_posted);
 
 /* Returns whether the piece has a copy. */

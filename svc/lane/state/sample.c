@@ -166,8 +166,8 @@ static struct overlap sample_overlap(const struct transfer *t, const struct samp
     return (struct overlap){first, end > first ? (size_t)(end - first) : 0};
 }
 
-/* Sums the inputs of the pass in f32. With one input and without a partial sum, this converts the
- * input. */
+/* Sums the inputs of the pass in f32. With one input and without a partial sum, the function only
+ * converts the input. */
 static void sample_reduce(const struct transfer *t, const void *const sources[], int count,
                           const void *partial, uint32_t divisor, struct overlap part, float *ret)
 {

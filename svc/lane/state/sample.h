@@ -9,8 +9,8 @@
 
 struct transfer;
 
-/* Adds the piece to the sample of its job. If memory is missing, the piece has no blocks in the
- * sample, but its rounds count. */
+/* Adds the piece to the sample of its job. If there is no memory for the blocks, the piece has no
+ * blocks in the sample, but its rounds count. */
 void sample_add(struct piece *p);
 void sample_free(struct piece *p);
 
@@ -22,9 +22,9 @@ void sample_inputs(const struct transfer *t, const void *const sources[]);
  * last pass of a chunk, before its result is written. `partial`: sum of the earlier passes; NULL:
  * there was none. */
 void sample_mean(const struct transfer *t, const void *const sources[], const void *partial);
-/* Counts a round of the piece; `round` is its number in the job. After the last piece of the job,
- * the lane sends the sums to the lowest rank of the set. `is_new`: this lane has summed the
- * gradients of the round; otherwise the sample has no sums of this round. */
+/* Counts a round of the piece; `round` is its number in the job. When all sampled pieces of the job
+ * have ended the round, the lane sends the sums to the lowest rank of the set. `is_new`: this lane
+ * has summed the gradients of the round; otherwise the sample has no sums of this round. */
 void sample_commit(struct piece *p, uint64_t round, bool is_new);
 
 #endif

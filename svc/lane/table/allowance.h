@@ -11,11 +11,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes by which a lane requests a higher limit from the coordinator. */
+/* Number of bytes by which a lane asks the coordinator to raise the limit. */
 #define ALLOWANCE_STEP_BYTES (UINT64_C(64) << 20)
 
 /* Allocates zeroed memory, aligned to 8 bytes; memory of 4 KiB or more is aligned to 4 KiB. Returns
- * 0, or a negative errno without memory; `ret_memory` is then unchanged. */
+ * 0, or a negative errno if memory is missing; `ret_memory` is then unchanged. */
 typedef int (*allowance_alloc_fn)(void *context, size_t bytes, void **ret_memory);
 /* Frees memory of `bytes` bytes from allowance_alloc_fn. */
 typedef void (*allowance_free_fn)(void *context, void *memory, size_t bytes);
@@ -27,7 +27,7 @@ struct allowance {
     void *context;
     uint64_t limit_bytes; /* the caller may set any limit at any time, also one below used_bytes */
     uint64_t used_bytes;
-    /* limit that the last allocation needs, if it was beyond the limit; otherwise 0 */
+    /* limit that the last allocation would have needed; 0: the limit was high enough */
     uint64_t refused_bytes;
 };
 

@@ -9,7 +9,7 @@
 
 #include "svc/lane/table/allowance.h"
 
-#define CLOCK_NONE 0 /* "clock" of a rank outside the members */
+#define CLOCK_NONE 0 /* stands for the clock of a rank that is no member */
 #define CLOCK_FIRST 1
 
 /* Consistency of a table. The values are the same in gradpool.h and in messages. */
@@ -27,7 +27,7 @@ struct table_clocks {
     uint32_t ranks, members;
     uint32_t at_minimum; /* number of members whose clock is the minimum */
     uint64_t minimum;    /* smallest clock of the members; without members, the last such clock */
-    /* largest clock that any member has had; a later job starts above this clock */
+    /* largest clock that any member has had; the next stage begins at this clock or later */
     uint64_t largest;
 };
 

@@ -14,11 +14,11 @@
 
 #define INDEX_SLOTS 511
 #define INDEX_PAGE_ROWS_MAX 448 /* number of entries with which a page is full */
-/* Greatest depth of a page. Keys that would need a deeper page must have been chosen to fill a
- * page, and are refused. The directory therefore has at most 2^18 entries (2 MiB), or 32 entries
- * for each full page of rows if this is more. A copied shard adds rows in the order of mixed keys,
- * so its first pages are at once as deep as all pages will be: 18 levels suffice for 80 million
- * rows, `rows_hint` permits more. */
+/* Greatest depth of a page. Only keys that somebody has chosen to fill a page need a deeper page,
+ * so they are refused. The directory therefore has at most 2^18 entries (2 MiB), or 32 entries for
+ * each full page of rows if this is more. A copied shard adds rows in the order of mixed keys, so
+ * its first pages are at once as deep as all pages will be: 18 levels suffice for 80 million rows,
+ * and `rows_hint` permits more levels. */
 #define INDEX_DEPTH_FREE 18
 #define INDEX_DEPTH_SLACK 4 /* number of levels beyond the levels that full pages need */
 

@@ -18,7 +18,7 @@ static uint64_t sum_mix(uint64_t sum, uint64_t word)
     return sum ^ sum >> 29;
 }
 
-/* The first word of the block is the checksum itself. */
+/* Computes the sum without the first word of the block, which is the checksum itself. */
 uint64_t log_block_sum(const struct log_head *head, const char *payload)
 {
     uint64_t sums[SUM_LANES] = {1, 2, 3, 4}, words[SUM_LANES];
@@ -65,7 +65,7 @@ bool log_has_room(const struct log_writer *writer, size_t payload_bytes)
     return used + log_pad_bytes(writer->end, bytes) + bytes <= LOG_RING_BYTES;
 }
 
-/* Stores a head behind its payload, so that a reader of the same memory never finds a head whose
+/* Stores a head after its payload, so that a reader of the same memory never finds a head whose
  * payload is not stored yet. */
 static void log_put(struct log_writer *writer, char *ring, struct log_head *head)
 {
@@ -78,7 +78,8 @@ static void log_put(struct log_writer *writer, char *ring, struct log_head *head
     writer->end += head->bytes;
 }
 
-/* Fills the rest of the ring. The block has no payload, but its length is the rest. */
+/* Passes the rest of the ring with one block. The block has LOG_LINE_BYTES without a payload, and
+ * the next block begins at the start of the ring. */
 static void log_pad(struct log_writer *writer, char *ring, uint64_t bytes)
 {
     struct log_head pad = {.kind = LOG_PAD, .bytes = LOG_LINE_BYTES};

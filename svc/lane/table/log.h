@@ -22,11 +22,11 @@ enum log_kind {
     LOG_COPY,     /* rows of the first copy of all rows; the progress is not valid */
     LOG_STATE,    /* state of a table without its rows */
     LOG_WHOLE,    /* the copy is whole: all later changes of all tables follow */
-    LOG_PAD,      /* only the writer and log_next() use this kind, before the end of the ring */
+    LOG_PAD,      /* ends a lap of the ring; log_next() passes such blocks */
 };
 
-/* The head of a block. The payload follows. `sum` and `position` are set by log_seal(), `bytes` by
- * log_open(). */
+/* The head of a block, which the payload follows. log_seal() sets sum, position, bytes, copy and
+ * payload_bytes. */
 struct log_head {
     uint64_t sum; /* checksum of all following bytes of the block */
     uint64_t position;
@@ -65,8 +65,9 @@ void *log_open(struct log_writer *writer, char *ring, size_t payload_bytes);
  * may be shorter than at log_open(). */
 void log_seal(struct log_writer *writer, char *ring, const struct log_head *head,
               size_t payload_bytes);
-/* The replica lane has applied all blocks before `position`. Returns 0, or -EBADMSG if no block
- * ends there; nothing has changed then. An earlier position has no effect. */
+/* Frees the room of the blocks before `position`, which the replica lane has applied. Returns 0, or
+ * -EBADMSG if no block ends at `position`; nothing has changed then. An earlier position has no
+ * effect. */
 int log_take(struct log_writer *writer, uint64_t position);
 
 /* ---- the replica lane ---- */
@@ -81,7 +82,7 @@ void log_reader_init(struct log_reader *reader, uint32_t copy);
  * process may still change the payload, but not `ret_head`. Returns false if no block counts. */
 bool log_next(struct log_reader *reader, const char *ring, struct log_head *ret_head,
               const void **ret_payload);
-/* Passes the block that log_next() has found. */
+/* Moves the reader behind the block that log_next() has found. */
 void log_pass(struct log_reader *reader, const struct log_head *head);
 
 /* Returns the checksum of a block. The caller has checked `head->bytes`. */

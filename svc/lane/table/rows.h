@@ -40,7 +40,7 @@ struct table_rows {
     char **blocks;
 };
 
-/* State to which table_rows_reset() returns. */
+/* State of the rows, to which table_rows_reset() returns. */
 struct rows_mark {
     uint64_t count;
     uint32_t end;

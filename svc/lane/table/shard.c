@@ -46,8 +46,8 @@ static void shard_look_ahead(const struct table_shard *shard, const uint64_t *mi
         __builtin_prefetch(rows_at(&shard->rows, ret_rows[at]));
 }
 
-/* Returns the row of the key. `guess` may be the row of another key with the same tag, or may have
- * been found before this key was added. */
+/* Returns the row of the key. `guess` can be wrong: the row of another key with the same tag, or a
+ * result from before this key was added. */
 static uint32_t shard_row_of(const struct table_shard *shard, uint64_t mixed, uint32_t guess)
 {
     if (guess != ROWS_NONE && rows_key(&shard->rows, guess) == mixed)

@@ -184,7 +184,7 @@ static size_t stripe_gradients_up_to(const struct stripe *stripe, uint64_t last)
 }
 
 /* Finds the largest key up to which all windows are complete. UINT64_MAX: every window is the last
- * window of its part. -EAGAIN: see stripe_cut(). */
+ * window of its part. -EAGAIN: a window is empty, and its part has more keys. */
 static int stripe_shown(const struct stripe *stripe, uint64_t *ret_last)
 {
     uint64_t last = UINT64_MAX;
@@ -210,8 +210,9 @@ static uint64_t stripe_first_key(const struct stripe *stripe)
     return first;
 }
 
-/* Returns the largest key up to `shown` with at most sources_max gradients. The first key always
- * fits, because each part has at most one gradient of a key. */
+/* Returns the largest key, at most `shown`, so that the keys up to this key have at most
+ * sources_max gradients. The first key always fits, because each part has at most one gradient of a
+ * key. */
 static uint64_t stripe_fitting(const struct stripe *stripe, uint64_t shown)
 {
     uint64_t fits = stripe_first_key(stripe), over = shown;

@@ -9,7 +9,7 @@
 /* Cost of handling one event, in addition to its bytes. The unit is a byte: the cost of
  * transferring one byte. */
 #define EVENT_BYTES 4096
-/* Cost of checking a connection in a poll. The unit is the same. */
+/* Cost of checking a connection in a poll, in the unit of EVENT_BYTES. */
 #define LOOK_BYTES 256
 
 static struct lane_job *payer(const struct fabric_event *event)
@@ -137,7 +137,7 @@ static void choose_reference(struct piece *p)
 void account_turn(struct lane_job *job, uint64_t spent_ns)
 {
     struct piece *p = job->worked;
-    job->lane->now_ns += spent_ns; /* this time is waiting time for pieces that wait */
+    job->lane->now_ns += spent_ns; /* pieces that wait have also waited during this turn */
     if (!p)
         return;
     p->busy_ns += spent_ns;
@@ -158,8 +158,8 @@ static void begin_round(struct job_ending *ending, uint64_t round, uint64_t now_
     ending->begun_ns = is_over ? now_ns : 0;
 }
 
-/* Returns the time of the turn in progress. A round may end and the next one begin within one
- * turn. */
+/* Returns the time of the turn in progress. This time is needed, because a round may end and the
+ * next one begin within one turn. */
 static uint64_t turn_ns(const struct lane_job *job)
 {
     return job->turn_since_ns > 0 ? clock_now_ns() - job->turn_since_ns : 0;
@@ -217,5 +217,5 @@ void account_forget(struct piece *p)
     if (p->job->worked == p)
         p->job->worked = NULL;
     if (p->job->reference == p)
-        p->job->reference = NULL; /* the next piece with lane time replaces it */
+        p->job->reference = NULL; /* the next piece with lane time becomes the reference */
 }

@@ -16,17 +16,17 @@ struct lent {
 
 /* Memory that one worker lends. */
 struct lending {
-    struct lent lent; /* memory in the regions at the last count */
+    struct lent lent; /* memory of all lent regions at the last count */
     /* memory in regions whose mapping is in progress; `lent` does not include these regions */
     struct lent promised;
     /* length of a region that exceeded its tenant's share (A76) */
     uint64_t refused_bytes;
-    int descriptors; /* number of descriptors of its connection */
+    int descriptors; /* number of descriptors of the worker's connection */
     /* the connection uses shared memory, so this process maps the lent memory */
     bool is_mapped;
 };
 
-/* Counts what the worker lends now. */
+/* Counts the memory that the worker lends now. */
 struct lent lending_count(const struct worker *w);
 /* Callback fabric_options.may_lend, called during a poll of the lane. Returns 0, or -EDQUOT if the
  * worker's tenant may not lend `bytes` more to this process. The connection then ends, and

@@ -46,8 +46,8 @@ void serving_add(struct rank *rank);
 /* If the lane can continue the answers to the worker, adds them to the list of ready answers, and
  * returns true. The caller wakes the job. */
 bool serving_list(struct serving *s, const struct worker *w);
-/* Ends the answers to the worker. Apart from a chunk that is already posted, the worker receives no
- * further result. */
+/* Ends the answers to the worker. A chunk that is already posted is still written; the worker
+ * receives no further result. */
 void serving_end(struct serving *s);
 /* Ends the answer to a rank whose announcement has failed or is no longer valid. */
 void serving_forget(struct rank *rank);

@@ -11,8 +11,8 @@ void worker_open(struct worker *w, struct fabric *fabric, struct fabric_conn *co
 void worker_close(struct worker *w, enum worker_state state);
 /* Returns whether another connection may replace the worker's open connection. */
 bool worker_is_replaceable(const struct worker *w);
-/* Returns whether the worker may connect again. The worker has no connection, or its connection is
- * about to end. */
+/* Returns whether a worker without a connection, or with a connection that is about to end, may
+ * connect again. */
 bool worker_may_return(const struct worker *w);
 
 #endif

@@ -19,8 +19,8 @@ static inline double counts_k_mean(const struct view_counts *counts)
 {
     return (double)counts->gradients / (double)counts->rounds;
 }
-/* Two functions return the share of dropped gradients, from 0 to 1: of all gradients, or of the
- * gradients of one rank. */
+/* Return the share of dropped gradients, from 0 to 1: the first function for the whole job, the
+ * second one for one rank. */
 double counts_dropped_share(const struct view_counts *counts);
 static inline double counts_rank_dropped_share(const struct view_counts_rank *rank)
 {

@@ -25,7 +25,7 @@ extern const struct figure job_figures[]; /* ends with a NULL name */
 double job_dedicated(const struct view_job *job);
 /* Returns the measured loss, from 0 to 1, or NAN if it is unknown. */
 double job_loss(const struct view_job *job);
-/* Returns the part of the loss that is caused by waiting for lanes. */
+/* Returns the part of the measured loss that is due to waiting for lanes; NAN: unknown. */
 double job_shared_loss(const struct view_job *job);
 /* Returns whether any job has the value. */
 bool figure_is_known(const struct figure *figure, const struct view_jobs *jobs);

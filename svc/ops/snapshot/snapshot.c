@@ -86,7 +86,8 @@ static void take_lane(const WIRE(LaneView) * lane, struct view_part *parts,
     take_parts(lane->use, parts, ret_lane);
     ret_lane->cpu_ns = lane->use->cpu_ns;
     ret_lane->arena_bytes = lane->use->arena_bytes;
-    /* The lane's own counter is used, because it includes ended jobs. */
+    /* The use of the lane is its own counter, not the sum over its jobs, because the counter
+     * includes ended jobs. */
     ret_lane->use.busy_ns = lane->use->busy_ns;
     ret_lane->use.rounds = lane->use->rounds;
     ret_lane->use.pushed_bytes = lane->use->pushed_bytes;
@@ -183,7 +184,8 @@ static int take_status(struct snapshot *s, const WIRE(StatusReply) * reply)
                                      .aggregators_count = reply->n_aggregators};
     struct view_lane *lanes = calloc(lanes_count + 1, sizeof *lanes);
     if (aggregators)
-        aggregators[0].lanes = lanes; /* set first, so that snapshot_destroy() frees them */
+        /* assigned before the check, so that snapshot_destroy() frees the lanes */
+        aggregators[0].lanes = lanes;
     if (!s->lanes || !s->parts || !aggregators || !lanes) {
         free(aggregators ? NULL : lanes);
         return -ENOMEM;
@@ -277,7 +279,8 @@ static int take_jobs(struct snapshot *s, const WIRE(JobsReply) * reply)
     int error = jobs->jobs ? 0 : -ENOMEM;
     while (error == 0 && jobs->jobs_count < reply->n_jobs) {
         error = take_job(reply->jobs[jobs->jobs_count], &jobs->jobs[jobs->jobs_count]);
-        jobs->jobs_count++; /* counted even if incomplete, so that snapshot_destroy() frees it */
+        /* an incomplete job also counts, so that snapshot_destroy() frees its parts */
+        jobs->jobs_count++;
     }
     if (error == 0)
         qsort(jobs->jobs, jobs->jobs_count, sizeof *jobs->jobs, compare_jobs);

@@ -6,8 +6,8 @@
 
 #include <stdio.h>
 
-/* Maximum numbers of printed series. A metric of its own has the number of series that were left
- * out. */
+/* Maximum numbers of printed series. The number of series that were not printed is a separate
+ * metric. */
 #define METRICS_AGGREGATORS_MAX 1024
 #define METRICS_LANES_MAX 4096
 #define METRICS_JOBS_MAX 1000

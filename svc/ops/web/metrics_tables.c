@@ -27,7 +27,7 @@ static double table_behind(const struct view_table *t)
 static const struct table_metric {
     const char *name, *type, *help;
     double (*value)(const struct view_table *table);
-    bool is_uncounted; /* the value needs no counts of lanes */
+    bool is_uncounted; /* the value is known even if the lanes have sent no counts */
 } table_metrics[] = {
     {"table_rows", "gauge", "Rows of a table.", table_rows, false},
     {"table_bytes", "gauge", "Memory of lanes for rows and index of a table.", table_bytes, false},

@@ -213,7 +213,8 @@ static uint64_t end_overdue(struct web *web, uint64_t now_ns)
     list_for_each_entry (const struct visitor, visitor, &web->visitors, link) {
         if (visitor->came_ns + most_ns > now_ns)
             return visitor->came_ns + most_ns;
-        shutdown(visitor->fd, SHUT_RDWR); /* the daemon detects the end and closes the socket */
+        /* the daemon then detects the end of the connection, and closes the socket */
+        shutdown(visitor->fd, SHUT_RDWR);
     }
     return UINT64_MAX;
 }

@@ -126,7 +126,7 @@ static int print_page(const struct web_pages *w, enum page page, char **ret_text
     int error = pages[page].make(w, out);
     if (fclose(out) != 0 || error < 0) {
         free(body);
-        return -ENOMEM; /* the only error of a stream in memory */
+        return -ENOMEM; /* writing to a stream in memory can only fail for lack of memory */
     }
     *ret_text = body;
     *ret_bytes = bytes;

@@ -1,6 +1,6 @@
-/* The engine of processes on this host. A worker is known by its cookie, whose process number is
- * its own, or by its process in the state of the folder. The lock of the folder is held, so no
- * other pool starts or adopts them. Owns the pidfds of the workers. */
+/* The engine of processes on this host. A worker is recognized by a cookie that has the number
+ * of its own process, or by its process in the state of the folder. The pool holds the lock of the
+ * folder, so no other pool starts or adopts these workers. Owns the pidfds of the workers. */
 #include "svc/base/cleanup.h"
 #include "svc/base/system/process.h"
 #include "svc/pool/engine/engine.h"
@@ -21,21 +21,22 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define CHILDREN UINT32_MAX /* in the epoll set: the descriptor of SIGCHLD instead of a rank */
+/* number in the epoll set for the descriptor of SIGCHLD; other numbers are ranks */
+#define CHILDREN UINT32_MAX
 
 struct local {
     struct pool_engine engine;
     const struct pool_folder *folder;
     struct pool_process processes[POOL_RANKS_MAX]; /* by rank */
     int epoll_fd, child_fd;
-    bool had_children; /* at the start, so not every child is a descendant of a worker */
-    int error;         /* of a worker that cannot be adopted; 0: none */
+    bool had_children; /* this process had children before it started a worker */
+    int error;         /* error of a worker that cannot be adopted; 0: none */
 };
 
 /* --- adoption --- */
 
-/* Keeps the worker with the newest incarnation of its rank. An older one is ended: a rank has one
- * process. */
+/* Keeps the worker with the newest incarnation of its rank, and ends an older one, because a rank
+ * has one process. */
 static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, int pidfd)
 {
     struct local *l = context;
@@ -54,8 +55,8 @@ static void adopt_worker(void *context, const struct cookie *cookie, pid_t pid, 
         l->error = -errno;
 }
 
-/* Returns whether the process of the rank's newest start runs. A process that has ended keeps its
- * identity until its parent has read the status. */
+/* Returns whether the process of the rank's newest start runs. A process that has ended has its
+ * identity until its parent has read the status, so the state is checked, too. */
 static bool start_runs(const struct pool_folder *folder, uint32_t rank)
 {
     uint32_t pid = (uint32_t)folder->pids[rank];
@@ -64,8 +65,8 @@ static bool start_runs(const struct pool_folder *folder, uint32_t rank)
            process_identity(pid) == folder->identities[rank];
 }
 
-/* Adopts workers that carry no cookie any more, for example because they have changed their title.
- * The folder has their process. */
+/* Adopts workers without a cookie, whose processes are in the state of the folder. A worker loses
+ * the cookie, for example, if it changes its title. */
 static void adopt_stored(struct local *l)
 {
     const struct pool_folder *folder = l->folder;
@@ -73,7 +74,7 @@ static void adopt_stored(struct local *l)
         pid_t pid = folder->pids[rank];
         if (l->processes[rank].pidfd >= 0 || pid <= 0 || folder->identities[rank] == 0)
             continue;
-        int pidfd = pidfd_open(pid, 0); /* before the comparison: see processes_each() */
+        int pidfd = pidfd_open(pid, 0); /* opened before the comparison: see processes_each() */
         struct pool_process found = {.pidfd = pidfd,
                                      .cookie = {.pool = folder->pool,
                                                 .incarnation = folder->incarnations[rank],
@@ -102,14 +103,14 @@ static int local_adopt(struct pool_engine *engine, struct err *err)
             l->error = local_watch(l, l->processes[rank].pidfd, rank);
     if (l->error == 0)
         return 0;
-    /* without its pidfd a worker would count as ended */
+    /* A worker without a pidfd would count as ended, so the pool does not begin. */
     return err_set(err, l->error,
                    "folder %s: a worker cannot be adopted: %s; raise the limit of open files "
                    "(ulimit -n)",
                    l->folder->path, strerror(-l->error));
 }
 
-/* Ends a process whose worker has ended while no pool ran. */
+/* Ends a process whose worker had ended before this pool began. */
 static void end_stray(void *context, const struct cookie *cookie, pid_t pid, int pidfd)
 {
     const struct local *l = context;
@@ -187,8 +188,8 @@ static void local_ended(struct pool_process *process, struct engine_event event,
     *ret_event = event;
 }
 
-/* Reads the end of a child. The status of a worker is read after its processes have ended. A child
- * without a rank is a process that a worker has started, whose parent has ended. */
+/* Reads the end of a child. All processes of a worker are ended before the status of the worker is
+ * read. A child without a rank was started by a worker, and its parent has ended. */
 static bool local_reap(struct local *l, struct engine_event *ret_event)
 {
     siginfo_t info = {0};

@@ -1,4 +1,4 @@
-/* Owns the parent process and the socket to it. The protocol is described in
+/* Owns the parent of the workers and the socket to the parent. The protocol is described in
  * client/python/gradpool/_preload/. */
 #include "svc/pool/preload/preload.h"
 
@@ -20,19 +20,19 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define IMPORT_NS (600 * NS_PER_S) /* longest import: a cold disk needs two minutes for torch */
-#define FORK_S 10                  /* longest wait for a forked worker */
+#define IMPORT_NS (600 * NS_PER_S) /* longest import: torch needs two minutes from a cold disk */
+#define FORK_S 10                  /* longest wait for a forked worker, in s */
 #define END_MS 200
 #define TEXT_BYTES 512
-#define ROOM_BYTES 4096 /* memory for the variables of a worker that /proc shows */
-#define WORDS_MAX 6     /* words of the parent, and NULL, without those of the program */
+#define ROOM_BYTES 4096 /* place in which /proc shows the variables of a forked worker */
+#define WORDS_MAX 6     /* words before those of the program, and a NULL */
 #define SOCKET_VARIABLE "_GRADPOOL_PRELOAD"
 #define ROOM_VARIABLE "_GRADPOOL_ROOM"
 
 /* The parent of this process's workers. */
 static struct preload {
     const char *modules;
-    int fd; /* -1: workers are started directly */
+    int fd; /* -1: there is no parent, so workers are started directly */
     bool is_ready;
     uint64_t due_ns;             /* time at which the import has to end */
     struct pool_process process; /* the parent */
@@ -62,7 +62,8 @@ const char *preload_find_mistake(const char *modules, char *const *program)
 
 /* --- the end of the parent --- */
 
-/* Kills the parent, which is a child of this process. Its workers are other children, and go on. */
+/* Kills the parent, which is a child of this process. The forked workers are children of this
+ * process, too, and continue. */
 void preload_end(void)
 {
     if (parent.fd >= 0)
@@ -91,7 +92,8 @@ static int parent_fail(struct err *err, int number)
     return err_set(err, -number, "%s", strerror(number));
 }
 
-/* A study gives the descriptor and the process of the parent. */
+/* Uses the parent that a study has started. A variable has its descriptor and its process
+ * number. */
 static int parent_inherit(struct err *err)
 {
     int pid = 0;
@@ -118,8 +120,8 @@ static char **parent_words(const char *descriptor, char **program)
     return words;
 }
 
-/* Returns the variables of the parent: `room`, and those of the workers, because libraries read
- * OMP_NUM_THREADS at their import. The caller frees the list. NULL: no memory. */
+/* Returns the variables of the parent: `room` and the variables of the workers, because libraries
+ * read OMP_NUM_THREADS during their import. The caller frees the list. NULL: no memory. */
 static char **parent_variables(char *room, char *const *variables)
 {
     size_t count = 0;
@@ -140,7 +142,7 @@ static int parent_start(int theirs, char **program, char *const *variables,
     bool is_final;
     memset(room + strlen(room), ' ', sizeof room - strlen(room) - 1);
     snprintf(descriptor, sizeof descriptor, "%d", theirs);
-    /* no worker has this rank, so the next pool of the folder ends the process */
+    /* no worker has the rank of this cookie, so the next pool of the folder ends the parent */
     const struct cookie cookie = {.pool = folder->pool, .rank = POOL_RANKS_MAX};
     _cleanup_fd_ int log_fd = folder_open_file(folder, "preload.log", err);
     if (log_fd < 0)
@@ -226,8 +228,8 @@ static size_t start_pack_texts(char *const *texts, char *data)
     return used;
 }
 
-/* Returns a message: the number of bytes that follow, the number of words, words, variables. The
- * caller frees the message. NULL: no memory. */
+/* Returns the message that describes a worker to the parent: the number of bytes that follow, the
+ * number of words, the words, and the variables. The caller frees the message. NULL: no memory. */
 static char *start_pack(char *const *words, char *const *environment, size_t *ret_bytes)
 {
     size_t texts = start_pack_texts(words, NULL),
@@ -245,7 +247,7 @@ static char *start_pack(char *const *words, char *const *environment, size_t *re
     return data;
 }
 
-/* Sends the descriptors of a new worker to the parent. */
+/* Sends to the parent the socket and the log of a new worker. */
 static int start_send_descriptors(int start_fd, int log_fd)
 {
     int fds[2] = {start_fd, log_fd};
@@ -277,7 +279,8 @@ static int start_send(int fd, const char *data, size_t bytes)
     return 0;
 }
 
-/* Returns the process of the new worker, which waits for start_release(), or a negative errno. */
+/* Returns the process number of the new worker, or a negative errno. The worker waits for
+ * start_release(). */
 static int start_await(int fd)
 {
     int32_t pid = 0;
@@ -289,7 +292,8 @@ static int start_await(int fd)
     return got == sizeof pid && pid > 0 ? pid : -EPIPE;
 }
 
-/* The worker ends by itself if its socket is closed without this byte. */
+/* Sends the byte that lets the worker begin. A worker whose socket is closed without this byte ends
+ * by itself. */
 static int start_release(int fd, pid_t pid, struct pool_process *ret_process)
 {
     ret_process->pidfd = pidfd_open(pid, 0);
@@ -302,7 +306,8 @@ static int start_release(int fd, pid_t pid, struct pool_process *ret_process)
     return error;
 }
 
-/* Returns two connected sockets, whose waits end after FORK_S. */
+/* Creates two connected sockets. Sending and receiving fail after FORK_S. Returns 0 or a negative
+ * errno. */
 static int start_sockets(int fds[2])
 {
     const struct timeval limit = {.tv_sec = FORK_S};
@@ -331,15 +336,16 @@ static int fork_worker(const struct process_spec *spec, char **environment,
     return pid < 0 ? pid : start_release(ours, pid, ret_process);
 }
 
-/* The socket of a process that has been killed is closed shortly before its end is visible. */
+/* Returns whether the parent has ended. The kernel closes the socket of a killed process shortly
+ * before the pidfd shows the end. */
 static bool parent_has_ended(void)
 {
     struct pollfd end = {.fd = parent.process.pidfd, .events = POLLIN};
     return poll(&end, 1, END_MS) == 1;
 }
 
-/* The caller starts the worker directly. A forked process that has no byte of start_release() ends
- * by itself. */
+/* Called after a fork has failed. The caller then starts the worker directly. A forked process
+ * without the byte of start_release() ends by itself. */
 static void fork_failed(int error)
 {
     if (parent_has_ended())

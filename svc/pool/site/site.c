@@ -1,6 +1,6 @@
-/* Owns the thread that speaks with the coordinator, the orders that have arrived, and the reports
- * that were not sent yet. After each new connection the pool joins with all its workers, and sends
- * the other reports again. */
+/* Owns the thread that exchanges messages with the coordinator, the orders that have arrived, and
+ * the reports that were not sent yet. After each connect, the pool joins with all its workers, and
+ * sends the other reports again. */
 #include "svc/pool/site/site.h"
 
 #include "svc/base/clock.h"
@@ -15,33 +15,37 @@
 #include <unistd.h>
 
 #define RETRY_NS NS_PER_S /* pause between two attempts to connect */
-/* the same after the service has refused the key of a pool that has joined before */
+/* this pause after the service has refused the key of a pool that had joined before */
 #define RETRY_KEY_NS (10 * NS_PER_S)
-/* pause, and longest time, until the coordinator detects the end of the former pool's connection */
+/* RETRY_FORMER_NS: pause while the service still has the connection of the former pool of the
+ * folder. FORMER_NS: longest time until the service detects the end of this connection. */
 #define RETRY_FORMER_NS (200 * NS_PER_MS)
 #define FORMER_NS (10 * NS_PER_S)
-#define ORDERS_MAX 4096 /* orders that the pool has not read */
+#define ORDERS_MAX 4096 /* maximum number of orders that the pool has not read */
 
 struct site {
     const struct site_calls *calls;
     void *context;
-    struct site_terms *terms; /* of the thread alone */
-    bool has_submitted;       /* of the thread alone */
-    uint64_t former_ns;       /* first refusal because of a former connection; 0: none */
+    struct site_terms *terms; /* used only by the thread */
+    bool has_submitted;       /* used only by the thread */
+    uint64_t former_ns; /* time of the first refusal because of a former connection; 0: none */
     int news_fd, wake_fd;
     pthread_mutex_t mutex; /* protects all fields below */
-    int error;             /* of the last attempt */
+    int error;             /* result of the last attempt */
     struct err err;
     bool is_withdrawn, withdraw_sent;
-    bool rests;                      /* the last wish of the user */
-    uint32_t rest_wishes, rest_sent; /* number of wishes; number of the last one that was sent */
-    struct site_standing *standing;  /* NULL: none */
-    uint32_t standing_number, standing_sent; /* as of rests; `standing_sent` 0: not sent */
+    bool rests; /* the last wish of the user */
+    /* number of the newest wish of the user, and of the last wish that was sent */
+    uint32_t rest_wishes, rest_sent;
+    struct site_standing *standing; /* NULL: none */
+    /* like rest_wishes and rest_sent; standing_sent 0: to be sent */
+    uint32_t standing_number, standing_sent;
     struct site_order *orders;
     size_t orders_count, orders_room;
     struct site_report reports[POOL_RANKS_MAX];
-    uint64_t changes[POOL_RANKS_MAX]; /* number of the report; 0: none */
-    uint64_t sent[POOL_RANKS_MAX];    /* number of the last report that was received */
+    uint64_t changes[POOL_RANKS_MAX]; /* by rank: number of the newest report; 0: none */
+    /* by rank: number of the last report that the coordinator has received */
+    uint64_t sent[POOL_RANKS_MAX];
 };
 
 static void site_wake(int fd)
@@ -79,7 +83,8 @@ static int site_add_order(struct site *site, const struct site_order *order)
     return error;
 }
 
-/* Adds an order with a text, for a request that the coordinator has refused. */
+/* Adds an order with a reason, because the coordinator has refused a request or has lost the
+ * job. */
 static int site_add_over(struct site *site, enum site_verb verb, int code, const char *text)
 {
     struct site_order order = {.verb = verb, .code = code};
@@ -101,7 +106,8 @@ static int site_read_orders(struct site *site, struct err *err)
 
 /* --- reports, in the thread --- */
 
-/* Copies the reports that were not received. `ret_numbers`: their numbers, by rank. */
+/* Copies the reports that the coordinator has not received. `ret_numbers`: by rank, the numbers of
+ * the newest reports. */
 static uint32_t site_copy_unsent(struct site *site, struct site_report *ret_reports,
                                  uint64_t *ret_numbers)
 {
@@ -116,7 +122,8 @@ static uint32_t site_copy_unsent(struct site *site, struct site_report *ret_repo
     return count;
 }
 
-/* Copies the reports about processes that exist, or whose end was not received. */
+/* Copies the reports about processes that exist, and about ends that the coordinator has not
+ * received. */
 static uint32_t site_copy_workers(struct site *site, struct site_report *ret_reports)
 {
     uint32_t count = 0;
@@ -215,7 +222,8 @@ static int site_send_standing(struct site *site, struct err *err)
     return error;
 }
 
-/* A job that the coordinator has accepted, and does not know any more, is over. */
+/* Submits the job. If the coordinator had accepted the job before and does not know it any more,
+ * the job is over. */
 static int site_submit(struct site *site, bool *ret_is_refused, struct err *err)
 {
     if (site->has_submitted)
@@ -236,7 +244,8 @@ static bool site_has_former(struct site *site)
     return now_ns < site->former_ns + FORMER_NS;
 }
 
-/* A first refusal is final. Later the workers train on, and the pool tries again. */
+/* Connects and joins. A refusal is final if the job was never accepted. After any later error the
+ * workers train on, and the pool tries again. */
 static int site_connect(struct site *site, struct err *err)
 {
     static struct site_report workers[POOL_RANKS_MAX];
@@ -250,7 +259,7 @@ static int site_connect(struct site *site, struct err *err)
         site->has_submitted = true;
     else if (error == 0)
         error = site_submit(site, &is_refused, err);
-    site->standing_sent = 0; /* the coordinator does not store it */
+    site->standing_sent = 0; /* the coordinator does not store the standing */
     if (error == 0)
         site->terms->is_new = false;
     else if (is_refused && !site->has_submitted)
@@ -258,7 +267,7 @@ static int site_connect(struct site *site, struct err *err)
     return error;
 }
 
-/* Waits for a message, or for a report to send. */
+/* Waits for a message of the coordinator, or for a report of the pool. */
 static void site_wait(struct site *site)
 {
     struct pollfd fds[] = {{.fd = site->calls->fd(site->context), .events = POLLIN},
@@ -414,7 +423,8 @@ void site_stand(struct site *site, const struct site_standing *standing)
     pthread_mutex_lock(&site->mutex);
     if (!site->standing)
         site->standing = malloc(sizeof *site->standing);
-    if (site->standing) { /* without memory the former standing stays: it only orders rests */
+    /* without memory, the former standing is used: it only influences rests */
+    if (site->standing) {
         *site->standing = *standing;
         site->standing_number++;
     }

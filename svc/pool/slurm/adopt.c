@@ -1,5 +1,6 @@
-/* Workers of an earlier pool of the folder: their jobs or steps have names that only this folder
- * gives. Waits for Slurm, because a pool that does not know its workers would start second ones. */
+/* Workers of an earlier pool of the folder. Their jobs or steps have names that only this folder
+ * gives. The adoption waits for Slurm, because a pool that does not know its workers would start
+ * their ranks again. */
 #include "svc/base/cleanup.h"
 #include "svc/base/system/signals.h"
 #include "svc/pool/slurm/internal.h"
@@ -13,7 +14,7 @@
 #include <sys/pidfd.h>
 
 #define LIST_NS (30 * NS_PER_S) /* longest wait for a list */
-#define PAUSE_MS 2000           /* between two lists, if Slurm does not answer */
+#define PAUSE_MS 2000           /* pause between two lists if Slurm does not answer */
 
 void slurm_each_entry(struct slurm *s, bool is_step,
                       void (*found)(struct slurm *s, const struct slurm_entry *entry))
@@ -26,7 +27,8 @@ void slurm_each_entry(struct slurm *s, bool is_step,
             found(s, &entry);
 }
 
-/* Keeps the newest incarnation of each rank. The first list of next() ends the others. */
+/* Keeps the newest incarnation of each rank. Other incarnations are ended after the first list that
+ * next() reads. */
 static void adopt_entry(struct slurm *s, const struct slurm_entry *entry)
 {
     struct slurm_worker *w = &s->workers[entry->cookie.rank];
@@ -43,15 +45,16 @@ static void adopt_entry(struct slurm *s, const struct slurm_entry *entry)
     snprintf(w->node, sizeof w->node, "%s", entry->node);
 }
 
-/* A worker that this pool could neither see in its lists nor replace. */
+/* Stores the number of a job that this pool could neither see in its lists nor replace, so that the
+ * adoption fails. */
 static void refuse_entry(struct slurm *s, const struct slurm_entry *entry)
 {
     if (entry->phase != SLURM_OVER)
         snprintf(s->trouble, sizeof s->trouble, "%s", entry->id);
 }
 
-/* Returns whether a signal ends the adoption. The wishes of a study, SIGUSR1 and SIGUSR2, do not:
- * the pool reads their files after the adoption. */
+/* Returns whether a signal ends the adoption. SIGUSR1 and SIGUSR2 of a study do not end it, because
+ * the pool reads the files of the study after the adoption. */
 static bool adopt_is_interrupted(const struct slurm *s)
 {
     int number = signals_take_end(s->setup->signal_fd);
@@ -60,7 +63,7 @@ static bool adopt_is_interrupted(const struct slurm *s)
     return number != 0;
 }
 
-/* Waits for the end of squeue. Returns 0, -EAGAIN: Slurm does not answer, or -EINTR. */
+/* Waits for the end of squeue. Returns 0, -EINTR, or -EAGAIN if Slurm does not answer. */
 static int adopt_await(struct slurm *s, struct err *err)
 {
     uint64_t deadline_ns = clock_now_ns() + LIST_NS;
@@ -147,7 +150,8 @@ int slurm_adopt(struct pool_engine *engine, struct err *err)
     return adopt_check_way(s, err);
 }
 
-/* Ends an srun of an earlier pool that waits for a step: its worker would be a second one. */
+/* Ends an srun of an earlier pool that waits for a step, because the step would be a second worker
+ * of its rank. */
 static void end_waiting(void *context, const struct cookie *cookie, pid_t pid, int pidfd)
 {
     const struct slurm *s = context;

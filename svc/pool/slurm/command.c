@@ -54,7 +54,7 @@ bool command_has_ended(const struct slurm_command *command, enum rank_end *ret_e
 {
     siginfo_t info = {0};
     int error = waitid(P_PIDFD, (id_t)command->process.pidfd, &info, WEXITED | WNOHANG);
-    if (error < 0 && errno != EINTR) { /* another part of the process has read the end */
+    if (error < 0 && errno != EINTR) { /* another part of the program has read the exit code */
         *ret_end = END_UNKNOWN;
         return true;
     }

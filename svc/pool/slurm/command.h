@@ -1,5 +1,6 @@
-/* A command of Slurm that runs beside the pool's loop: squeue, scancel, sbatch, srun. No shell
- * starts it. Its output is kept in memory, so that the command can outlive the pool. */
+/* A command of Slurm that runs while the pool's loop continues: squeue, scancel, sbatch, srun. The
+ * command is started without a shell. Its output goes to memory, so that the command can outlive
+ * the pool. */
 #ifndef GRADPOOL_POOL_SLURM_COMMAND_H
 #define GRADPOOL_POOL_SLURM_COMMAND_H
 
@@ -15,12 +16,12 @@ struct slurm_words {
 };
 
 struct slurm_command {
-    struct pool_process process; /* its pidfd is -1: no command */
-    int output_fd;               /* of standard output and error */
+    struct pool_process process; /* process.pidfd is -1 if there is no command */
+    int output_fd;               /* output and errors of the command */
 };
 
-/* Adds a word that outlives the command line. One more than there is room for is left out, and
- * command_start() then fails. */
+/* Adds a word, which has to exist until the command is started. A word without room is left out,
+ * and command_start() then fails. */
 void words_add(struct slurm_words *words, const char *word);
 
 /* Starts the command with the cookie and the variables. `ret_is_final`: the command cannot be
@@ -28,19 +29,19 @@ void words_add(struct slurm_words *words, const char *word);
 int command_start(const struct slurm_words *words, const struct cookie *cookie, const char *job,
                   char *const *variables, struct slurm_command *ret_command, bool *ret_is_final,
                   struct err *err);
-/* Returns whether the command has ended, and how. */
+/* Returns whether the command has ended, and the kind of its end. */
 bool command_has_ended(const struct slurm_command *command, enum rank_end *ret_end,
                        int *ret_number);
-/* Kills the command and reads its end. */
+/* Kills the command and reads its exit code. */
 void command_kill(struct slurm_command *command);
-/* Frees the output. The command has ended, or is left alone. */
+/* Frees the output. If the command still runs, it continues. */
 void command_close(struct slurm_command *command);
 /* Returns the output so far, for free(); NULL: there is no memory. */
 char *command_output(const struct slurm_command *command);
 /* Finds the first line that is a number, or "NUMBER;CLUSTER", as sbatch prints for a job. */
 bool command_number(const struct slurm_command *command, char *ret_number, size_t number_bytes);
-/* Writes the last line of the output with an error, or else its last line, harmless for terminals.
- * "": no output. */
+/* Writes the last line of the output with an error, or else the last line, without characters that
+ * control a terminal. "": no output. */
 void command_text(const struct slurm_command *command, char *ret_text, size_t text_bytes);
 
 #endif

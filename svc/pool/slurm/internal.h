@@ -7,8 +7,9 @@
 #include "svc/pool/slurm/list.h"
 #include "svc/pool/slurm/slurm.h"
 
-#define SLURM_NODES_MAX 64               /* nodes whose failures are counted */
-#define SLURM_COMMAND_NS (30 * NS_PER_S) /* longest time of a command; Slurm gives up after 20 s */
+#define SLURM_NODES_MAX 64 /* maximum number of nodes whose failures are counted */
+/* longest time of a command; Slurm itself stops trying after 20 s */
+#define SLURM_COMMAND_NS (30 * NS_PER_S)
 
 enum slurm_state {
     SLURM_NONE,
@@ -16,32 +17,33 @@ enum slurm_state {
     SLURM_SENT,    /* srun or sbatch runs, and no list has shown the worker */
     SLURM_QUEUED,  /* the job waits in the queue */
     SLURM_RUNS,    /* a list has shown the worker as running */
-    SLURM_DOUBTED, /* srun or sbatch has failed: the next list decides */
+    SLURM_DOUBTED, /* srun or sbatch has failed; the next list shows whether the worker runs */
 };
 
 struct slurm_worker {
     enum slurm_state state;
     struct cookie cookie;
-    char id[SLURM_ID_BYTES]; /* of the job or step; "": not known */
+    char id[SLURM_ID_BYTES]; /* identifier of the job or step; "": not known */
     char node[SLURM_NODE_BYTES];
     char **program;
-    char **variables;             /* own copies; NULL ends */
-    struct slurm_command client;  /* srun of this pool */
-    bool was_seen;                /* the list that is being read has shown the worker */
-    bool has_run;                 /* a list has shown the worker as running */
-    int signal;                   /* to be sent; 0: none */
-    int last_signal;              /* the last one, also if it is to be sent; 0: none */
-    uint64_t since_ns;            /* of the state */
-    uint64_t killed_ns;           /* first SIGKILL, or first list with SLURM_ENDING; 0: neither */
-    uint64_t log_bytes;           /* of the log before the start */
-    struct engine_event *event;   /* not read by the pool yet; ENGINE_NOTHING: none */
+    char **variables;            /* own copies; NULL ends */
+    struct slurm_command client; /* srun of this pool */
+    bool was_seen;               /* the list that is being read has shown the worker */
+    bool has_run;                /* a list has shown the worker as running */
+    int signal;                  /* to be sent; 0: none */
+    int last_signal;             /* last signal, sent or still to be sent; 0: none */
+    uint64_t since_ns;           /* of the state */
+    /* time of the first SIGKILL, or of the first list with SLURM_ENDING; 0: neither */
+    uint64_t killed_ns;
+    uint64_t log_bytes;           /* length of the log before the start */
+    struct engine_event *event;   /* event that the pool has not read; ENGINE_NOTHING: none */
     char told[ENGINE_TEXT_BYTES]; /* last ENGINE_WAITS */
 };
 
 struct slurm_node {
     char name[SLURM_NODE_BYTES];
     uint32_t failures;           /* in a row */
-    uint64_t pause_ns, until_ns; /* no start before `until_ns` */
+    uint64_t pause_ns, until_ns; /* `until_ns`: no worker starts on the node before */
 };
 
 enum slurm_purpose { PURPOSE_LIST, PURPOSE_SIGNAL, PURPOSE_SUBMIT };
@@ -51,14 +53,14 @@ struct slurm {
     const struct slurm_setup *setup;
     bool has_steps; /* workers are steps of an allocation */
     int epoll_fd, timer_fd;
-    struct slurm_command command; /* the present one, besides the srun of workers */
+    struct slurm_command command; /* the running command, except the srun of workers */
     enum slurm_purpose purpose;
-    uint32_t submits;                /* PURPOSE_SUBMIT: the rank */
-    uint64_t deadline_ns;            /* of the command */
-    uint64_t list_ns;                /* time of the next list */
-    bool has_list;                   /* the last list has arrived */
-    uint64_t settled_ns;             /* no step starts before: srun would wait for a minute */
-    char trouble[ENGINE_TEXT_BYTES]; /* why Slurm does not answer, as the user knows; "": answers */
+    uint32_t submits;     /* PURPOSE_SUBMIT: the rank */
+    uint64_t deadline_ns; /* of the command */
+    uint64_t list_ns;     /* time of the next list */
+    bool has_list;        /* the last list has arrived */
+    uint64_t settled_ns; /* no step starts before this time, because srun would wait for a minute */
+    char trouble[ENGINE_TEXT_BYTES]; /* printed reason why Slurm does not answer; "": it answers */
     char saying[ENGINE_TEXT_BYTES];  /* for the user; "": nothing */
     uint64_t strays_ns;              /* of the last end of strays */
     struct slurm_entry *strays;
@@ -69,35 +71,37 @@ struct slurm {
 
 /* --- worker.c: states and events of a worker --- */
 
-/* Keeps a line for the user, in place of one that the pool has not read. */
+/* Stores a line for the user. A line that the pool has not read is replaced. */
 void slurm_say(struct slurm *s, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Keeps an event, in place of one that the pool has not read. */
+/* Stores an event. An event that the pool has not read is replaced. */
 void slurm_worker_tell(struct slurm_worker *w, enum engine_event_kind kind, const char *text);
-/* Keeps the reason for which the worker does not run yet; no effect for "" and for the last one. */
+/* Stores the reason why the worker does not run yet. Has no effect if `text` is "" or is the last
+ * reason. */
 void slurm_worker_waits(struct slurm_worker *w, const char *text);
 void slurm_worker_enter(struct slurm_worker *w, enum slurm_state state);
-/* Frees the memory of a worker. The rank then has none. */
+/* Frees the memory of a worker, so that its rank has no worker. */
 void slurm_worker_free(struct slurm_worker *w);
-/* The worker was not started, for the reason `text`. Frees the worker. */
+/* Reports that the worker was not started, for the reason `text`. Frees the worker. */
 void slurm_worker_refused(struct slurm_worker *w, const char *text);
-/* All processes of the worker have ended. Frees the worker. */
+/* Reports that all processes of the worker have ended. Frees the worker. */
 void slurm_worker_ended(struct slurm *s, struct slurm_worker *w, enum rank_end end, int number);
-/* Gives up a worker that Slurm has not ended in time, for example on a node that does not answer.
- * Returns whether the worker was freed. */
+/* Gives up a worker that Slurm has not ended within 30 s after SIGKILL, for example on a node that
+ * does not answer. Returns whether the worker was freed. */
 bool slurm_worker_is_stuck(struct slurm *s, struct slurm_worker *w);
 
 /* --- seen.c: changes of workers that a list shows --- */
 
-/* Reads the output of squeue. `is_good`: the list is complete. `text`: its error. */
+/* Reads the output of squeue. `is_good`: the list is complete. `text`: the error of a list that is
+ * not complete. */
 void slurm_take_list(struct slurm *s, bool is_good, const char *text);
 
 /* --- turn.c: commands --- */
 
 /* Handles the ends of srun. */
 void slurm_check_clients(struct slurm *s);
-/* Reads the end of the command, or ends a command that has run for too long. */
+/* Handles the end of the command. A command that has run for too long is killed first. */
 void slurm_check_command(struct slurm *s);
-/* Starts the next command, if none runs. */
+/* Starts the next command if no command runs. */
 void slurm_next_command(struct slurm *s);
 bool slurm_has_workers(const struct slurm *s);
 
@@ -117,19 +121,20 @@ int words_start(struct slurm *s, struct slurm_worker *worker, struct slurm_comma
                 bool *ret_is_final, struct err *err);
 /* Returns the length of the rank's log. */
 uint64_t words_log_bytes(const struct slurm *s, uint32_t rank);
-/* Returns a copy of the texts and of their list, for free(); NULL: there is no memory. */
+/* Returns a copy of the texts and of their list, which the caller frees; NULL: no memory. */
 char **words_copy(char *const *texts);
 /* Writes the script that sbatch runs. */
 int words_write_script(const struct pool_folder *folder, struct err *err);
-/* Adds the workers with the same signal and the same way to send it. Returns the signal; 0: none is
+/* Adds the workers that get the same signal in the same way. Returns the signal; 0: no signal is
  * due. */
 int words_signal(struct slurm *s, struct slurm_words *words);
-/* Adds unknown jobs or steps of this pool, which are killed. Returns whether there are any. */
+/* Adds jobs or steps of this folder that belong to no worker, in order to kill them. Returns
+ * whether there are any. */
 bool words_strays(struct slurm *s, struct slurm_words *words);
 
 /* --- nodes.c: nodes on which workers fail --- */
 
-/* Enters the end of a worker that has run on the node. */
+/* Counts the end of a worker that has run on the node. */
 void nodes_ended(struct slurm *s, const char *node, bool has_failed, uint64_t now_ns);
 /* Writes the nodes on which no worker starts now, separated by commas. */
 void nodes_excluded(const struct slurm *s, uint64_t now_ns, char *ret_text, size_t text_bytes);

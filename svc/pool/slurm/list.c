@@ -44,7 +44,8 @@ static bool state_is_among(const char *state, const char *const *names)
     return *names;
 }
 
-/* A state that is none of these, for example CONFIGURING or REQUEUED, is one before the start. */
+/* A state in none of these lists, for example CONFIGURING or REQUEUED, counts as a state before the
+ * start. */
 static enum slurm_phase phase_of_state(const char *state)
 {
     static const char *const over[] = {"BOOT_FAIL", "CANCELLED",     "COMPLETED", "DEADLINE",
@@ -59,7 +60,8 @@ static enum slurm_phase phase_of_state(const char *state)
                                             : SLURM_PENDING;
 }
 
-/* `status` is that of waitpid(). A job that Slurm has ended for another reason has none. */
+/* Reads the kind of the end. `status` is a status of waitpid(). If Slurm itself has ended the job,
+ * the kind is unknown. */
 static void read_status(struct slurm_entry *entry, const char *status)
 {
     unsigned long number = strtoul(status, NULL, 10);

@@ -1,5 +1,5 @@
-/* Names that this pool gives to jobs and steps of Slurm, and the lines with which squeue lists
- * them. Pure: makes no system call. */
+/* Names that this pool gives to jobs and steps of Slurm, and the lines in which squeue lists them.
+ * Pure: no function makes a system call. */
 #ifndef GRADPOOL_POOL_SLURM_LIST_H
 #define GRADPOOL_POOL_SLURM_LIST_H
 
@@ -18,7 +18,7 @@
 enum slurm_phase {
     SLURM_PENDING,
     SLURM_RUNNING,
-    SLURM_ENDING, /* the processes are being ended */
+    SLURM_ENDING, /* Slurm is ending the processes */
     SLURM_OVER,
 };
 
@@ -28,11 +28,11 @@ struct slurm_entry {
     bool is_step;
     char id[SLURM_ID_BYTES];
     enum slurm_phase phase;
-    enum rank_end end; /* SLURM_OVER: how, and its number. END_UNKNOWN: Slurm has ended the job */
+    enum rank_end end; /* SLURM_OVER: kind of the end. END_UNKNOWN: Slurm has ended the job */
     int number;
     char state[SLURM_NODE_BYTES];    /* word of Slurm */
     char node[SLURM_NODE_BYTES];     /* "": none yet */
-    char reason[SLURM_REASON_BYTES]; /* for which a job waits; "": none */
+    char reason[SLURM_REASON_BYTES]; /* reason why a job waits; "": none */
 };
 
 /* Writes the name of a worker's job or step: "gradpool-POOL-RANK-INCARNATION". */

@@ -1,5 +1,6 @@
-/* Nodes on which workers have failed. After three failures in a row no worker starts there for a
- * minute, and after each further failure for twice as long. */
+/* Nodes on which workers have failed. After three consecutive failures no worker starts on the node
+ * for a minute, if workers can start on another node. Each further failure doubles this time, up to
+ * ten minutes. */
 #include "svc/base/text.h"
 #include "svc/pool/slurm/internal.h"
 
@@ -11,7 +12,8 @@
 #define PAUSE_NS (60 * NS_PER_S)
 #define PAUSE_MAX_NS (600 * NS_PER_S)
 
-/* Returns the record of the node, or that of the node with the oldest pause. */
+/* Returns the record of the node. A node without a record gets a free record, or the record whose
+ * pause ends first. */
 static struct slurm_node *nodes_find(struct slurm *s, const char *name)
 {
     struct slurm_node *oldest = &s->nodes[0];
@@ -26,7 +28,7 @@ static struct slurm_node *nodes_find(struct slurm *s, const char *name)
     return oldest;
 }
 
-/* Returns whether workers can start on other nodes. The variable is that of salloc and sbatch. */
+/* Returns whether workers can start on another node. salloc and sbatch set SLURM_JOB_NUM_NODES. */
 static bool nodes_has_other(const struct slurm *s, uint64_t now_ns)
 {
     const char *text = getenv("SLURM_JOB_NUM_NODES");

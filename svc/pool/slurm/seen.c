@@ -1,4 +1,5 @@
-/* Changes of workers that a list of squeue shows. The list is the truth about jobs and steps. */
+/* Changes of workers that a list of squeue shows. Only such a list shows the true state of jobs and
+ * steps. */
 #include "svc/pool/slurm/internal.h"
 
 #include <signal.h>
@@ -7,16 +8,16 @@
 #include <string.h>
 
 #define LIST_NS (2 * NS_PER_S)    /* between two lists */
-#define STRAYS_NS (10 * NS_PER_S) /* between two ends of unknown jobs */
-#define SETTLE_NS (10 * NS_PER_S) /* until a Slurm that has begun again knows its nodes */
-#define SENT_NS (5 * NS_PER_S)    /* from srun to its step, in an allocation with room */
+#define STRAYS_NS (10 * NS_PER_S) /* pause between two orders to end unknown jobs */
+#define SETTLE_NS (10 * NS_PER_S) /* time until a restarted Slurm knows its nodes again */
+#define SENT_NS (5 * NS_PER_S)    /* time from srun to its step, if the allocation has room */
 
 static void seen_pending(struct slurm *s, struct slurm_worker *w, const struct slurm_entry *entry)
 {
     char text[ENGINE_TEXT_BYTES];
     if (w->state != SLURM_QUEUED)
         slurm_worker_enter(w, SLURM_QUEUED);
-    if (strcmp(entry->reason, "None") == 0) /* Slurm has not looked at the job yet */
+    if (strcmp(entry->reason, "None") == 0) /* Slurm has not examined the job yet */
         return;
     snprintf(text, sizeof text, "job %s of Slurm waits in the queue: %s", w->id,
              *entry->reason ? entry->reason : entry->state);
@@ -32,7 +33,8 @@ static void seen_running(struct slurm_worker *w)
     slurm_worker_tell(w, ENGINE_RUNS, "");
 }
 
-/* A signal may be lost while Slurm does not answer, so SIGKILL is repeated. */
+/* Handles a worker that a list shows. SIGKILL is repeated, because a signal may be lost while Slurm
+ * does not answer. */
 static void seen_worker(struct slurm *s, struct slurm_worker *w, const struct slurm_entry *entry)
 {
     snprintf(w->id, sizeof w->id, "%s", entry->id);
@@ -54,7 +56,8 @@ static void seen_worker(struct slurm *s, struct slurm_worker *w, const struct sl
         w->killed_ns = clock_now_ns();
 }
 
-/* Handles a worker that a list does not show. The list began after the worker's last change. */
+/* Handles a worker that a list does not show. The list was requested after the worker's last
+ * change. */
 static void seen_no_worker(struct slurm *s, struct slurm_worker *w)
 {
     bool has_client = w->client.process.pidfd >= 0;
@@ -62,7 +65,8 @@ static void seen_no_worker(struct slurm *s, struct slurm_worker *w)
         return slurm_worker_refused(w, w->told);
     if (w->state == SLURM_DOUBTED || (w->state >= SLURM_QUEUED && !has_client))
         return slurm_worker_ended(s, w, END_UNKNOWN, 0);
-    if (w->state == SLURM_RUNS && w->killed_ns == 0) /* srun ends soon, or has lost Slurm */
+    /* srun ends soon, or has lost its connection to Slurm */
+    if (w->state == SLURM_RUNS && w->killed_ns == 0)
         w->killed_ns = clock_now_ns();
     if (w->state == SLURM_RUNS)
         (void)slurm_worker_is_stuck(s, w);
@@ -85,7 +89,8 @@ static void seen_add_stray(struct slurm *s, const struct slurm_entry *entry)
     s->strays[s->strays_count++] = *entry;
 }
 
-/* A job that belongs to no worker is ended: a rank has one process. */
+/* Handles a line of the list. A job that belongs to no worker is ended, because a rank has one
+ * process. */
 static void seen_take_entry(struct slurm *s, const struct slurm_entry *entry)
 {
     struct slurm_worker *w = seen_find_worker(s, entry);
@@ -98,7 +103,7 @@ static void seen_take_entry(struct slurm *s, const struct slurm_entry *entry)
     seen_worker(s, w, entry);
 }
 
-/* Shows why srun has no step yet. Slurm's own reason comes after a minute. */
+/* Reports why srun has no step yet. Slurm itself gives a reason only after a minute. */
 static void seen_no_step(struct slurm_worker *w)
 {
     char text[ENGINE_TEXT_BYTES] = "";

@@ -21,7 +21,7 @@ static bool slurm_find(struct pool_engine *engine, uint32_t rank, struct cookie 
     return w->state != SLURM_NONE;
 }
 
-/* Makes fd() readable, for work that no descriptor shows. */
+/* Makes fd() readable, because there is work that no other descriptor shows. */
 static void slurm_wake(struct slurm *s)
 {
     const struct itimerspec now = {.it_value.tv_nsec = 1};
@@ -50,7 +50,8 @@ static int slurm_start_worker(struct pool_engine *engine, const struct engine_st
     return 0;
 }
 
-/* Before a list has shown the worker, srun is asked to give up its request for a step. */
+/* Sends a signal. If no list has shown the worker yet, its srun gets a signal, so that srun cancels
+ * the request for a step. */
 static void slurm_signal(struct pool_engine *engine, uint32_t rank, int signal)
 {
     struct slurm *s = slurm_of(engine);
@@ -103,7 +104,7 @@ static bool slurm_next(struct pool_engine *engine, struct engine_event *ret_even
     struct slurm *s = slurm_of(engine);
     uint64_t ticks;
     ssize_t got = read(s->timer_fd, &ticks, sizeof ticks);
-    (void)got; /* EAGAIN: the time has not come */
+    (void)got; /* EAGAIN: the time of the timer has not come */
     slurm_check_clients(s);
     slurm_check_command(s);
     slurm_next_command(s);
@@ -111,7 +112,7 @@ static bool slurm_next(struct pool_engine *engine, struct engine_event *ret_even
     return slurm_take_event(s, ret_event);
 }
 
-/* The number of a process on another host may be that of a process here. */
+/* Always 0, because `pid` may be the number of a process on another host. */
 static uint64_t slurm_pool_of(struct pool_engine *engine, uint32_t pid) { return 0; }
 
 static void slurm_end(struct pool_engine *engine)

@@ -6,15 +6,15 @@
 
 struct slurm_setup {
     const struct pool_folder *folder; /* outlives the engine */
-    char *const *options;             /* more options of srun and sbatch; NULL ends */
-    int signal_fd;                    /* signals that end a process interrupt adopt() */
-    int *ret_signal;                  /* the signal that has interrupted adopt() */
-    /* Prints a line for the user, while adopt() waits for Slurm. */
+    char *const *options; /* further options of srun and sbatch; the list ends with NULL */
+    int signal_fd;        /* receives the signals that interrupt adopt() */
+    int *ret_signal;      /* the signal that has interrupted adopt() */
+    /* Prints a line for the user while adopt() waits for Slurm. */
     void (*say)(const char *format, ...) __attribute__((format(printf, 1, 2)));
 };
 
-/* `setup` outlives the engine. With SLURM_JOB_ID in the environment workers are steps of that
- * allocation, otherwise jobs. */
+/* Creates the engine. `setup` outlives the engine. With SLURM_JOB_ID in the environment, workers
+ * are steps of that allocation; otherwise workers are jobs. */
 int engine_slurm_create(const struct slurm_setup *setup, struct pool_engine **ret_engine,
                         struct err *err);
 

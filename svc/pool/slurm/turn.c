@@ -1,5 +1,6 @@
-/* Commands of Slurm that run now: which command is next, and its end. One runs at a time, besides
- * the srun of each worker, so a Slurm that does not answer delays no other work of the pool. */
+/* Commands of Slurm that run now: the choice of the next command, and the ends of commands. Besides
+ * the srun of each worker, one command runs at a time. The pool does not wait for a command, so a
+ * Slurm without an answer delays no other work of the pool. */
 #include "svc/pool/slurm/internal.h"
 
 #include <signal.h>
@@ -7,7 +8,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
-#define LIST_SOON_NS (250 * NS_PER_MS) /* until the list after a start or a failure */
+#define LIST_SOON_NS (250 * NS_PER_MS) /* time until the list after a start or a failure */
 
 /* --- commands --- */
 
@@ -39,7 +40,7 @@ static void turn_take_command(struct slurm *s, bool is_good, const char *text)
         turn_list_soon(s);
 }
 
-/* Reads the end of the command, or ends a command that has run for too long. */
+/* Handles the end of the command. A command that has run for too long is killed first. */
 void slurm_check_command(struct slurm *s)
 {
     char text[ENGINE_TEXT_BYTES];
@@ -106,7 +107,7 @@ static void turn_start_worker(struct slurm *s, struct slurm_worker *w)
     turn_command_begun(s, PURPOSE_SUBMIT);
 }
 
-/* Starts the next worker. Returns whether there was one. */
+/* Starts the next worker. Returns false if no worker has to be started. */
 static bool turn_start_next(struct slurm *s)
 {
     for (uint32_t rank = 0; rank < POOL_RANKS_MAX; rank++)
@@ -125,7 +126,8 @@ bool slurm_has_workers(const struct slurm *s)
     return false;
 }
 
-/* Starts the next command, if none runs. Signals go first: users wait for them. */
+/* Starts the next command if no command runs. Signals are sent first, because users wait for their
+ * effect. */
 void slurm_next_command(struct slurm *s)
 {
     while (s->command.process.pidfd < 0) {
@@ -133,7 +135,7 @@ void slurm_next_command(struct slurm *s)
         if (words_signal(s, &words) != 0 || words_strays(s, &words)) {
             turn_run_command(s, &words, PURPOSE_SIGNAL);
         } else if (!slurm_has_workers(s)) {
-            s->has_list = false; /* too old for the next start */
+            s->has_list = false; /* the list will be too old for the next start */
             return;
         } else if (clock_now_ns() >= s->list_ns) {
             words_list(&words, s->has_steps);
@@ -146,7 +148,7 @@ void slurm_next_command(struct slurm *s)
 
 /* --- ends of srun --- */
 
-/* srun names the node of a task that has failed: "srun: error: NODE: task 0: ...". */
+/* Reads the node of a failed task from the message of srun: "srun: error: NODE: task 0: ...". */
 static void turn_read_node(struct slurm_worker *w, const char *text)
 {
     static const char start[] = "srun: error: ";
@@ -156,8 +158,8 @@ static void turn_read_node(struct slurm_worker *w, const char *text)
                  at + sizeof start - 1);
 }
 
-/* An srun that was killed leaves its step, which the next list shows. Without a step and without
- * output of the script nothing was started. */
+/* Handles the end of a worker's srun. A killed srun leaves its step running, and the next list
+ * shows this step. If there was no step and no output of the script, nothing was started. */
 static void turn_client_ended(struct slurm *s, struct slurm_worker *w, enum rank_end end,
                               int number)
 {
@@ -170,7 +172,7 @@ static void turn_client_ended(struct slurm *s, struct slurm_worker *w, enum rank
         return slurm_worker_ended(s, w, end, number);
     if (end == END_EXIT && w->last_signal == 0)
         return slurm_worker_refused(w, text);
-    w->has_run = true; /* a step that a list shows has lost its srun */
+    w->has_run = true; /* a list that still shows the step lets the pool kill it */
     snprintf(w->told, sizeof w->told, "%s", text);
     slurm_worker_enter(w, SLURM_DOUBTED);
     turn_list_soon(s);

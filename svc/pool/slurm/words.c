@@ -14,11 +14,12 @@
 #include <unistd.h>
 
 #define SCRIPT "start.sh"
-#define IDS_MAX 500 /* jobs or steps of one scancel */
+#define IDS_MAX 500 /* maximum number of jobs or steps in one scancel */
 #define NODES_BYTES 4096
 
-/* Runs on the node. Its first argument is the number of the start; the others are the program. The
- * cookie is that of srun or sbatch, which is no worker. */
+/* Script that runs on the node. Its first argument is the number of the start; the other arguments
+ * are the program. The script removes the cookie of srun or sbatch, because these commands are no
+ * workers. */
 #define SCRIPT_TEXT                                                                        \
     "unset " COOKIE_VARIABLE "\n"                                                          \
     "printf 'gradpool run: rank %s of job %s, start %s on node %s\\n' \"$GRADPOOL_RANK\" " \
@@ -36,7 +37,8 @@ void words_list(struct slurm_words *words, bool is_step)
     words_add(words, is_step ? SLURM_FORMAT_STEPS : SLURM_FORMAT_JOBS);
 }
 
-/* Slurm replaces patterns with % in the path of a log. */
+/* Writes the option for the log. Each % of the path is doubled, because Slurm replaces
+ * patterns that begin with %. */
 static void words_log_path(const struct pool_folder *folder, uint32_t rank, char *ret_option,
                            size_t option_bytes)
 {
@@ -150,7 +152,6 @@ int words_write_script(const struct pool_folder *folder, struct err *err)
 
 /* --- signals --- */
 
-/* Returns the option for a signal. A waiting job is removed, and a signal has no effect on it. */
 static const char *words_signal_option(int signal)
 {
     switch (signal) {
@@ -161,8 +162,8 @@ static const char *words_signal_option(int signal)
     }
 }
 
-/* SIGKILL reaches all processes of a job. Other signals reach the process of the script alone,
- * which is the worker. */
+/* Begins a scancel. A waiting job is cancelled without a signal. SIGKILL reaches all processes of a
+ * job. Other signals reach only the process of the script, which is the worker. */
 static void words_begin_signal(struct slurm_words *words, bool is_job, bool is_waiting, int signal)
 {
     words_add(words, "scancel");

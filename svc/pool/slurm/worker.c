@@ -1,4 +1,4 @@
-/* States of a worker, and the events of the engine that tell the pool about them. */
+/* States of a worker, and the events by which the engine informs the pool about them. */
 #include "svc/pool/slurm/internal.h"
 
 #include <signal.h>
@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KILL_NS (30 * NS_PER_S)    /* from SIGKILL to the end of the processes */
-#define STEADY_NS (120 * NS_PER_S) /* such a life speaks for the node of a worker */
-#define EXIT_STALE 75              /* of a worker whose join was refused */
+#define KILL_NS (30 * NS_PER_S)    /* longest time from SIGKILL to the end of the processes */
+#define STEADY_NS (120 * NS_PER_S) /* a failure after this time does not count against the node */
+#define EXIT_STALE 75              /* exit code of a worker whose join was refused */
 
 void slurm_say(struct slurm *s, const char *format, ...)
 {
@@ -19,7 +19,7 @@ void slurm_say(struct slurm *s, const char *format, ...)
     va_end(arguments);
 }
 
-/* Replaces an event that the pool has not read. */
+/* Stores an event. An event that the pool has not read is replaced. */
 void slurm_worker_tell(struct slurm_worker *w, enum engine_event_kind kind, const char *text)
 {
     *w->event = (struct engine_event){.kind = kind, .rank = w->cookie.rank};

@@ -196,7 +196,7 @@ ROWS_OF(ftrl)
 
 /* ---- initial values, in batches ---- */
 
-#define ROW_BATCH 16 /* number of elements; a multiple of every ROW_VECTOR */
+#define ROW_BATCH 16 /* elements of a batch; a multiple of every ROW_VECTOR */
 #define ROW_UNIFORM_UNIT 0x1p-24
 #define ROW_NORMAL_UNIT 1.8688123650118534e-05 /* 1 / sqrt(8 * (2^32 - 1) / 12) */
 

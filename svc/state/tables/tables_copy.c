@@ -25,7 +25,7 @@ struct tables_source {
     struct source_table *tables;
     size_t count;
     uint64_t bytes; /* bytes of all rows */
-    bool is_inside; /* the newest table has rows that were not read yet */
+    bool is_inside; /* the last one of `tables` has rows that were not read yet */
     char part[TABLE_FILE_PART_BYTES_MAX];
 };
 
@@ -47,7 +47,8 @@ static int source_add(struct tables_source *s, const struct table_file *file, st
     return 0;
 }
 
-/* Reads the next part of the newest table of the source. Returns 1 or an error. */
+/* Reads the next part of the last table of the source. After the last part the table is rewound for
+ * the import. Returns 1 or an error. */
 static int source_read(struct tables_source *s, struct err *err)
 {
     struct source_table *t = &s->tables[s->count - 1];
@@ -67,7 +68,8 @@ static int source_read(struct tables_source *s, struct err *err)
     return 1;
 }
 
-/* Continues with the next table of the file. Returns 1, 0 after the last table, or an error. */
+/* Adds the next table of the file to the source. Returns 1, 0 if the file has no further table, or
+ * an error. */
 static int source_next(struct tables_source *s, const struct state_file *f, struct err *err)
 {
     struct table_file file = s->count > 0 ? *s->tables[s->count - 1].file : (struct table_file){0};
@@ -149,10 +151,10 @@ void tables_copy_free(struct tables_copy *c)
 
 /* ---- export ---- */
 
-/* The table that is written now. */
+/* The table that is being written. */
 struct tables_target {
     bool is_open;
-    struct table_file_head *head; /* in the memory behind this struct */
+    struct table_file_head *head; /* points to the memory behind this struct */
     struct table_file_writer writer;
 };
 

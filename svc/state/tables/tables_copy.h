@@ -11,10 +11,12 @@
 struct tables_copy {
     struct channel *channel;  /* connection to the coordinator as an operator */
     const char *job, *tenant; /* tenant "": any tenant */
-    /* a rank copies while all others wait: 60 s between two requests instead of 5 s, and no limit
-     * of the whole time */
+    /* true: a rank copies while all other ranks wait, so the coordinator permits 60 s between two
+     * requests instead of 5 s, and sets no limit for the whole copy */
     bool is_between;
-    uint64_t clock; /* clock that tables with BSP reach first; 0: any. Result: their clock */
+    /* tables with BSP are held at this clock, or at any clock if 0; result: clock of these
+     * tables */
+    uint64_t clock;
     /* results: number of tables, and of rows that were copied */
     uint64_t tables, rows;
     /* private */

@@ -2,7 +2,8 @@
  * of such a function replaces the C library's definition in every library that the program uses.
  * Owns the table of guarded sockets. For all other sockets the functions behave as usual, and errno
  * has the value from the kernel (README, O12). */
-#undef _FORTIFY_SOURCE /* _FORTIFY_SOURCE has inline versions with the names of these functions */
+/* with this macro the C library's headers would define inline functions of the same names */
+#undef _FORTIFY_SOURCE
 #include "svc/fabric/ofi/door/guard.h"
 
 #include "svc/base/log.h"

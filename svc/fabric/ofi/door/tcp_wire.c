@@ -9,7 +9,7 @@
 #define VERSION 3
 #define OP_DATA_ACK 2
 #define FLAG_WORD 0x1
-/* commit complete: the provider would flush memory at an unchecked address */
+/* commit complete: refused, because the provider would flush memory at an unchecked address */
 #define FLAG_COMMIT 0x8
 /* flags that require an acknowledgement: delivery complete, commit complete */
 #define FLAGS_ANSWERED 0xc
@@ -167,7 +167,8 @@ static bool tcp_stream_is_over(const struct tcp_stream *s)
            s->header_bytes == tcp_header_of(s).header_bytes;
 }
 
-/* Handles the next bytes of a header. The body follows a complete header. */
+/* Collects the next bytes of a header. When the header is complete, checks it, and then expects the
+ * body. */
 static int tcp_follow_header(struct tcp_wire *w, struct tcp_stream *s, const uint8_t *bytes,
                              size_t count, size_t *ret_taken)
 {

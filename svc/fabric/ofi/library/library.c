@@ -1,7 +1,7 @@
 /* Loads libfabric with dlopen(), and passes calls of its exported functions on. Owns the handle and
- * the addresses, which do not change after the load. Symbol versions of libfabric stand for the
- * layout of structs. Each function is therefore looked up with the version to which the linker
- * would have bound this program (symbols.py); without this version nothing is called. */
+ * the addresses, which do not change after the load. A symbol version of libfabric implies a layout
+ * of structs. Each function is therefore looked up with the version to which the linker would have
+ * bound this program (symbols.py); without this version nothing is called. */
 #include "svc/fabric/ofi/library/library.h"
 
 #include "libfabric_symbols.h"
@@ -33,7 +33,7 @@ static struct {
 
 static const struct {
     const char *name, *version; /* version "": this libfabric has no symbol versions */
-    void *place;                /* address of the pointer in `calls` */
+    void *place;                /* entry of `calls` in which the function's address is stored */
 } symbols[] = {
     {"fi_getinfo", LIBFABRIC_fi_getinfo, &calls.getinfo},
     {"fi_freeinfo", LIBFABRIC_fi_freeinfo, &calls.freeinfo},
@@ -53,14 +53,17 @@ __attribute__((used, section(".note.dlopen"), aligned(4))) static const struct {
     char text[(sizeof LIBFABRIC_NOTE + 3) / 4 * 4];
 } library_note = {4, sizeof LIBFABRIC_NOTE, 0x407c0c0a, "FDO", LIBFABRIC_NOTE};
 
-/* A constructor of a library may fork; the kind of this lock detects a lock by the same thread. */
+/* A constructor of a library may fork, in the thread that has locked this mutex. A mutex of this
+ * kind then returns an error instead of waiting forever. */
 #define LIBRARY_UNLOCKED ((pthread_mutex_t)PTHREAD_ERRORCHECK_MUTEX_INITIALIZER_NP)
 #define FORK_WAIT_S 2
 
-static pthread_mutex_t library_lock = LIBRARY_UNLOCKED; /* protects `calls` until loaded */
+/* protects `calls` until the library is loaded */
+static pthread_mutex_t library_lock = LIBRARY_UNLOCKED;
 static pthread_once_t library_once = PTHREAD_ONCE_INIT;
 static _Atomic bool library_is_loaded;
-static _Thread_local bool library_fork_locks; /* this thread forks, and has the lock */
+/* this thread is in fork(), and has locked library_lock */
+static _Thread_local bool library_fork_locks;
 
 /* Returns whether to log the reason of an error. Each attempt of each connection loads again, so
  * the reason is logged once. */
@@ -167,7 +170,8 @@ static void library_fork_ends(void)
     library_fork_locks = false;
 }
 
-/* The child has no thread that could release the lock. */
+/* Unlocks the mutex of the child, because the thread that may have locked it does not exist in the
+ * child. */
 static void library_fork_in_child(void)
 {
     library_lock = LIBRARY_UNLOCKED;

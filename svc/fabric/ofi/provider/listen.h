@@ -13,8 +13,8 @@ int ofi_listen(struct ofi_fabric *f, const char *address, char *ret_address);
 void ofi_listener_close(struct ofi_listener *l);
 /* Closes the descriptors in a forked child. NULL is allowed. */
 void ofi_listener_abandon(struct ofi_listener *l);
-/* Handles new callers. The listener's descriptor is in the fabric's epoll set with `l` as its
- * data. */
+/* Accepts callers and checks their connect requests (ofi_door_look()). The listener's descriptor is
+ * in the fabric's epoll set with `l` as its data. */
 void ofi_listener_look(struct ofi_listener *l);
 /* Rejects a request and frees `info`. `reason`: positive errno. */
 void ofi_listener_reject(struct ofi_listener *l, struct fi_info *info, uint32_t reason);

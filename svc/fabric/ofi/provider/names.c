@@ -234,7 +234,7 @@ int ofi_provider_choose(const char *provider, const char *interface_name, struct
         fi_freeinfo(info);
         return provider_missing(provider, "cannot tell when a write has landed");
     }
-    info->tx_attr->op_flags = 0; /* each operation sets the flags that it needs */
+    info->tx_attr->op_flags = 0; /* no default flags, because each operation passes its own flags */
     *ret_info = info;
     *ret_landed_flags = landed_flags;
     return 0;
@@ -335,7 +335,8 @@ int ofi_errno(ssize_t code)
     ssize_t positive = code < 0 ? -code : code;
     switch (positive) {
     case 0: return 0;
-    /* libfabric cancels an operation only when its connection has ended */
+    /* libfabric cancels an operation only after its connection has ended, so cancelled counts as
+     * reset */
     case FI_ECANCELED:
     case FI_ENOTCONN:
     case EPIPE:

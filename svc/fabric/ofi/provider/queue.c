@@ -106,9 +106,9 @@ int ofi_queue_prepare(struct ofi_conn *c)
 }
 
 /* Posts the receive again, unless the endpoint has ended. For an ended endpoint libfabric 2 returns
- * EAGAIN. Messages that arrived before the end must still be read. The end of the endpoint returns
- * the posted receives. If no receive is posted, this function ends the connection, with the error
- * of the endpoint. */
+ * EAGAIN. While a receive is posted, the connection is not ended here: messages from before the end
+ * must still be read, and the provider returns the posted receives at the end. If no receive is
+ * posted, this function ends the connection with -ECONNRESET. */
 void ofi_queue_repost(struct ofi_conn *c, struct ofi_op *op)
 {
     if (c->ep == NULL || c->is_shut)

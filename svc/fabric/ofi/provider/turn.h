@@ -12,9 +12,9 @@ struct ofi_turns {
     struct fabric_turns all;
     uint32_t polls;
     unsigned polls_without_look;
-    uint64_t polled_ns; /* time at which the current poll has read its last connection */
+    uint64_t polled_ns; /* time at which the current poll finished its last read of a connection */
     uint64_t looked_ns; /* time of the last search for active connections */
-    bool moves_apart;   /* reading a connection's queue moves only the bytes of this connection */
+    bool moves_apart;   /* a read of one connection's queue moves no bytes of other connections */
 };
 
 /* Place of a connection in the turns of its fabric. */

@@ -116,7 +116,8 @@ uint64_t shm_absent_look(const void *base, uint64_t bytes, int fd, uint64_t offs
     return bytes;
 }
 
-/* Maps pages. If the kernel does not know the advice, each page is mapped by its first access. */
+/* Maps pages in advance. On a kernel that does not know this advice, returns false; each page is
+ * then mapped by its first access. */
 static bool absent_populate(void *base, uint64_t bytes)
 {
     int error;

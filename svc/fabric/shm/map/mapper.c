@@ -25,7 +25,7 @@ struct shm_mapper {
     struct list cold;
     bool is_stopping;
     struct list tolls;        /* for the lane's thread only */
-    atomic_bool has_unmapped; /* set when a toll has time that may not be charged yet */
+    atomic_bool has_unmapped; /* some toll may have time that is not charged to its job yet */
     int news_fd;
     pthread_t thread;
 };
@@ -96,8 +96,9 @@ static struct shm_lent *mapper_wait_for_work(struct shm_mapper *m)
     }
 }
 
-/* Completes a part of the work. The region is appended to the queue again if the lane has ended it,
- * or if more of its pages have to be mapped. */
+/* Called after a region's work was done in part (-EAGAIN) or completely. The region is appended to
+ * the queue again if the lane has ended it, or if more of its pages have to be mapped. Otherwise
+ * the lane is notified. */
 static void mapper_settle(struct shm_mapper *m, struct shm_lent *lent, int error)
 {
     if (lent->is_over || error == -EAGAIN) {
@@ -189,7 +190,8 @@ const struct shm_toll *shm_mapper_next_toll(struct shm_mapper *m, uint64_t *ret_
     atomic_store(&m->has_unmapped, false);
     const struct shm_toll *toll = shm_toll_next(&m->tolls, ret_ns);
     if (toll)
-        atomic_store(&m->has_unmapped, true); /* other tolls may have time, too */
+        /* another toll may have time, so the next call must search again */
+        atomic_store(&m->has_unmapped, true);
     return toll;
 }
 

@@ -16,10 +16,11 @@ void shm_mapper_destroy(struct shm_mapper *mapper);
 /* Returns an eventfd that becomes readable after each mapped region. */
 int shm_mapper_news_fd(const struct shm_mapper *mapper);
 
-/* Returns the tolls of jobs with connections; a toll counts the time of unmapping that a job will
- * be charged for (toll.h). For the lane's thread only. NULL: there is no mapper. */
+/* Returns the tolls of all jobs with connections. A toll counts the time of unmapping that is not
+ * charged to the job yet (toll.h). For the lane's thread only. NULL: there is no mapper. */
 struct list *shm_mapper_tolls(struct shm_mapper *mapper);
-/* Returns a toll whose time is not charged yet, and this time; NULL: no toll has such time. */
+/* Returns a toll with time that is not charged to its job yet, and writes this time; NULL: there is
+ * no such toll. */
 const struct shm_toll *shm_mapper_next_toll(struct shm_mapper *mapper, uint64_t *ret_ns);
 /* Passes the region to the mapper, which maps `wanted` bytes from `offset` on, and then pages in
  * advance from `ahead` on. When the work has ended, shm_lent_is_done() returns true, and the

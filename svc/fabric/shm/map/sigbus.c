@@ -57,8 +57,8 @@ static struct sigbus_slot *sigbus_find(uintptr_t address)
     return NULL;
 }
 
-/* Replaces the page. Uses a direct system call, because a signal handler must not run a sanitizer's
- * wrapper of mmap(). */
+/* Replaces the page at `address` by a page of zeros. Uses a direct system call, because a signal
+ * handler must not run a sanitizer's wrapper of mmap(). */
 static bool sigbus_replace_page(uintptr_t address)
 {
     long r = syscall(SYS_mmap, address / page_bytes * page_bytes, page_bytes,
@@ -177,7 +177,7 @@ __attribute__((no_sanitize("thread"))) void shm_sigbus_touch(const void *start, 
     sigjmp_buf here;
 
     if (sigsetjmp(here, 1) != 0)
-        at += page; /* the mapping of this page has failed */
+        at += page; /* the access to this page has raised SIGBUS, so the page is skipped */
     resume = &here;
     for (; at < end; at += page)
         (void)*at;

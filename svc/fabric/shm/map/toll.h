@@ -16,7 +16,8 @@ struct shm_toll {
     /* node in shm_fabric.tolls while connections use the toll; only the lane's thread uses this
      * field */
     struct list link;
-    /* group of a job; the lane does not use it after the last connection */
+    /* group of a job; after the last connection of the group has left, the group may be freed, and
+     * the lane does not use this pointer */
     struct fabric_group *group;
     unsigned conns;
     atomic_uint users; /* number of connections and of mapped regions that use the toll */

@@ -13,7 +13,8 @@
 #define PAGES_AT_ONCE 256
 #define TIMES 2
 #define AHEAD_NS (2 * NS_PER_S)
-#define USED_NS_MAX NS_PER_S /* maximum CPU time for pages that were mapped together */
+/* CPU time after which accessing a set of newly mapped pages is given up */
+#define USED_NS_MAX NS_PER_S
 
 struct shm_warmth *shm_warmth_create(const struct shm_lent *lent)
 {

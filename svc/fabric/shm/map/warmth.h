@@ -31,9 +31,9 @@ struct shm_warmth *shm_warmth_create(const struct shm_lent *lent);
 void shm_warmth_destroy(struct shm_warmth *w);
 /* Adds pages that were mapped. */
 void shm_warmth_note(struct shm_warmth *w, uint64_t first, uint64_t end);
-/* Called by the lane. shm_warmth_allow() sets whether the job and its tenant have time left.
- * shm_warmth_charge() charges them for the time used. A job or a tenant may use one second without
- * a limit, and afterwards half of the thread's time. */
+/* Called by the lane. shm_warmth_allow() sets whether the job and its tenant may use more of the
+ * thread's time. shm_warmth_charge() charges the time used to both. A job or a tenant may use one
+ * second without a limit, and afterwards half of the thread's time. */
 void shm_warmth_allow(struct shm_warmth *w, const struct fabric_group *group);
 void shm_warmth_charge(struct shm_warmth *w, struct fabric_group *group);
 /* Accesses pages for some milliseconds. Returns false if no page is left. A page that is missing

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct shm_bell {
-    _Atomic uint32_t word; /* number of rings; a sleeping worker waits for a change */
+    _Atomic uint32_t word; /* number of rings; a worker sleeps until this value changes */
     _Atomic uint32_t sleeping;
 };
 

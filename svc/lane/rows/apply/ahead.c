@@ -1,7 +1,7 @@
 /* Owns the runs of a job. A run consists of consecutive entries of a push whose keys follow without
  * a gap; the lane reads its keys with one read, and its rows with another read. A share with more
- * than ROW_SUMS_BYTES is not read ahead, because its own reads are long. All bytes come from peers
- * and are checked by their reader. RULES.md: A103. */
+ * than ROW_SUMS_BYTES is not read ahead, because its reads are long enough alone. All bytes come
+ * from peers and are checked by their reader. RULES.md: A103. */
 #include "svc/lane/rows/apply/ahead.h"
 
 #include "svc/lane/rows/apply/parts.h"
@@ -45,7 +45,7 @@ static bool ahead_add(struct row_ahead *ahead, const struct lane_table *table,
 }
 
 /* Adds the copied entries of the push in the shards before ahead->end. If later entries are not
- * copied yet, `end` decreases to the shard of the last copied one. */
+ * copied yet, ahead->end becomes the number of the shard behind the last copied entry. */
 static bool ahead_add_push(struct row_ahead *ahead, const struct lane_table *table,
                            struct row_request *push)
 {

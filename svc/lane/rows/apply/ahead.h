@@ -6,14 +6,14 @@
 
 #include "svc/lane/rows/types.h"
 
-/* Posts reads for the pushes that are due in the next shard of the table, and in the shards behind
- * it, unless these reads are posted already. The directory entries of these pushes for the next
- * shard must be copied already. -EAGAIN: reads of a dropped share are not complete. After other
- * errors a worker was evicted. */
+/* Posts reads for the pushes that are due in the next shard of the table, and in the shards after
+ * this shard, unless these reads are posted already. The directory entries of these pushes for the
+ * next shard must be copied already. -EAGAIN: reads of a dropped share are not complete, so the
+ * call has to be repeated. After other errors a worker was evicted. */
 int ahead_read(struct row_network *network, const struct lane_table *table);
-/* Finds the keys and rows of an entry. Parts are searched in the order of the pushes; `at` is 0 for
- * the first part of a shard. `ret_keys`: NULL if the entry was not read ahead. -EAGAIN: the read of
- * the bytes is not complete. */
+/* Finds the keys and rows of an entry. The caller searches parts in the order of the pushes, and
+ * sets `*at` to 0 before the first part of a shard. `ret_keys`: NULL if the entry was not read
+ * ahead. -EAGAIN: the read of the bytes is not complete. */
 int ahead_find(const struct row_network *network, const struct lane_table *table,
                const struct row_request *push, const struct row_span *span, uint32_t *at,
                const uint64_t **ret_keys, const char **ret_rows);

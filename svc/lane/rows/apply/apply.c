@@ -103,8 +103,8 @@ static bool apply_was_applied(const struct lane_table *table)
            table->shard < before->shard;
 }
 
-/* Returns whether the shard is on this lane, and, without BSP, in the directory of the oldest
- * push. */
+/* Returns whether the lane has to apply the clock or push to the shard: the shard is on this lane,
+ * and, without BSP, in the directory of the oldest push. */
 static bool apply_has_shard(const struct lane_table *table)
 {
     struct row_span span;
@@ -223,7 +223,7 @@ static void apply_advance(struct row_apply *apply)
             shard_progress_advance(progress, stripe->keys[apply->at - 1]);
         return;
     }
-    if (stripe->is_end || stripe->last == UINT64_MAX) /* a worker may repeat the largest key */
+    if (stripe->is_end || stripe->last == UINT64_MAX) /* nothing follows the largest key */
         return apply_end_shard(apply);
     shard_progress_advance(progress, stripe->last);
     stripe_pass(stripe);

@@ -7,8 +7,8 @@
 /* Works on one part of a stripe of one of the job's tables. Returns whether there was work. */
 bool apply_work(struct lane_tables *tables);
 /* Removes the pushes of a rank from the stripe in progress. The rank's requests may be dropped
- * before, because their memory is kept. Rows that were updated with the rank's gradients stay
- * unchanged; later rows are updated without the rank's gradients. */
+ * before this call, because dropped requests keep their memory. Rows that were updated with the
+ * rank's gradients stay unchanged; later rows are updated without the rank's gradients. */
 void apply_forget(struct lane_tables *tables, uint32_t rank);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "svc/lane/rows/table.h"
 
-/* Returns the oldest push, the only one that SSP and ASP apply at a time; NULL: none. */
+/* Returns the oldest push; NULL: none. With SSP and ASP, only this push is applied. */
 static inline struct row_request *parts_first_push(const struct lane_table *table)
 {
     struct list *node = list_first(&table->queues->pushes);

@@ -16,8 +16,8 @@ static struct row_network *sums_network(const struct row_apply *apply)
     return apply->table->job->tables->network;
 }
 
-/* Returns the position of a source in the span of its part. The stripe advances its key pointer
- * within the window, so the keys before this pointer are added. */
+/* Returns the position of a source in the span of its part. A source counts from the stripe's
+ * pointer into the window, so the number of keys before this pointer is added. */
 static uint32_t source_position(const struct row_apply *apply, struct stripe_source source)
 {
     const struct apply_part *part = &apply->parts[source.part];
@@ -154,7 +154,7 @@ static int batch_post(struct row_apply *apply)
     return 0;
 }
 
-/* Adds the rows of a part. The first part of a key sets its sum. */
+/* Adds the rows of a part to the sums. The first row of a key becomes its sum. */
 static void batch_add(struct row_apply *apply, uint32_t index, const char *rows)
 {
     const struct stripe *s = apply->stripe;
@@ -216,7 +216,7 @@ static int sums_make_fetched(struct row_apply *apply, uint32_t end)
 
 /* ---- both ---- */
 
-/* Returns whether all bytes that were read came from the workers. */
+/* Returns false if a page of a worker could not be read, so that some sums have wrong bytes. */
 static bool sums_are_sound(const struct row_apply *apply)
 {
     for (uint32_t i = 0; i < apply->parts_count; i++)
@@ -266,8 +266,8 @@ static uint32_t sums_count_mapped(struct row_apply *apply, uint32_t key, bool al
     return found;
 }
 
-/* The gradients of a fetched batch are no longer in memory; batch_add() has counted the gradients
- * that are not finite. */
+/* The gradients of a fetched batch are no longer in memory, so batch_add() has counted those that
+ * are not finite. If it has counted none for the key, every push with the key counts the row. */
 static void sums_count_fetched(struct row_apply *apply, uint32_t key)
 {
     const struct stripe *s = apply->stripe;

@@ -89,8 +89,9 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
         return -ENOENT;
     uint64_t least = table->clock + bulk_is_midst(table);
     table->hold->clock = clock > least ? clock : least;
-    if (loads && !table->hold->loads)      /* a log that begins during the hold waits for its end */
-        row_log_break(table->job->tables); /* imported rows are not logged */
+    /* imported rows are not logged, so the log ends; another log waits for the end of the hold */
+    if (loads && !table->hold->loads)
+        row_log_break(table->job->tables);
     table->hold->is_on = true;
     table->hold->loads = loads;
     job_wake(table->job);
@@ -104,8 +105,8 @@ int bulk_hold(struct lane *lane, uint32_t job, uint32_t id, uint64_t clock, bool
 }
 
 /* Fails the job if an import was not completed, because a table with only some of its rows or
- * updates would train with wrong values. `is_end`: the caller ends an import, whose hold the lane
- * may have ended before. */
+ * updates would train with wrong values. `is_end`: the caller ends an import whose hold the lane
+ * has ended before. */
 static void bulk_fail_part(const struct lane_table *table, bool is_end)
 {
     if (table->hold->has_loaded || is_end)

@@ -11,7 +11,8 @@
 
 #include <errno.h>
 
-/* The owner is informed of applied blocks in steps of this length, and when all are applied. */
+/* The lane reports applied blocks after this number of bytes, and when all landed blocks are
+ * applied. */
 #define COPY_TOLD_BYTES (UINT64_C(1) << 20)
 
 struct row_copy *copy_find(const struct lane_job *job, uint32_t owner)

@@ -9,8 +9,9 @@
 #include "svc/lane/rows/table.h"
 #include "svc/lane/table/log.h"
 
-/* Number of a table on its lane (svc/wire/table/record_rows.h): a first promotion adds a group,
- * because the lane may have other shards of the same table. Later promotions keep the group. */
+/* Returns the number of a table after a promotion (svc/wire/table/record_rows.h). The first
+ * promotion adds a group to the number, because the lane may have other shards of the same table.
+ * Later promotions keep the group. */
 static inline uint32_t copy_table_id(uint32_t id, uint32_t group)
 {
     return row_group_of(id) ? id : row_table_id(id, group);
@@ -27,7 +28,7 @@ struct row_copy {
     /* blocks before `logged` have landed; blocks before `told` were reported as applied */
     uint64_t logged, told;
     bool is_whole;   /* all rows and states were applied at least once */
-    bool is_damaged; /* a block does not fit to the tables; the copy cannot be used */
+    bool is_damaged; /* a block does not fit the tables; the copy cannot be used */
     bool is_due;     /* the control thread has to report `told` or `is_damaged` */
 };
 
@@ -53,28 +54,28 @@ void lane_copy_logged(struct lane *lane, uint32_t job, uint32_t owner, uint32_t 
 
 struct lane_copy_report {
     uint32_t job, owner, copy;
-    uint64_t position; /* all blocks before are applied (TAKEN) */
+    uint64_t position; /* all blocks before are applied; sent to the owner as TAKEN */
     bool is_damaged;   /* the copy cannot be used any more */
 };
-/* Calls `each` for every copy that has applied blocks, or is damaged, since the last call; `again`:
- * also for every damaged copy. */
+/* Calls `each` for every copy that has applied blocks or was damaged since the last call. `again`:
+ * also for every other damaged copy. */
 void lane_each_copy_report(struct lane *lane, bool again,
                            void (*each)(void *context, const struct lane_copy_report *report),
                            void *context);
 
 struct lane_promotion {
     uint32_t owner, copy;
-    uint32_t group; /* group of tables that have none yet: 1 to ROW_GROUP_MAX, unique in the job */
+    uint32_t group; /* group for tables without a group: 1 to ROW_GROUP_MAX, unique in the job */
     uint32_t epoch; /* epoch of all shards from now on, unique in the job */
     /* stage that the job has begun; `number` 0: none. Tables whose log does not contain the begin
      * of this stage begin the stage here. */
     struct lane_stage stage;
 };
-/* Applies all blocks that have landed, and makes the copy's tables tables of this lane. The owner
- * can write to the ring no more. Every rank has to repeat its requests and its clock. Returns 0,
- * also if the copy was promoted before. -EAGAIN: the allowance is used up, and a request for more
- * was made. -ENOENT: no such copy; -EBADMSG: the copy is not whole, or is damaged; -EINVAL: an
- * invalid group or stage. After -EINVAL nothing has changed. */
+/* Applies all blocks that have landed, and makes the copy's tables tables of this lane. The caller
+ * has made sure that the owner can no longer write to the ring. Every rank has to repeat its
+ * requests and its clock. Returns 0, also if the copy was promoted before. -EAGAIN: the allowance
+ * is used up, and a request for more was made. -ENOENT: no such copy; -EBADMSG: the copy is not
+ * whole, or is damaged; -EINVAL: an invalid group or stage. After -EINVAL nothing has changed. */
 int lane_promote_copy(struct lane *lane, uint32_t job, const struct lane_promotion *promotion);
 
 /* Applies at most one block of each copy. Returns whether there was work. */
@@ -82,8 +83,8 @@ bool copies_work(struct lane_tables *tables);
 /* Frees all copies. */
 void copies_free(struct lane_tables *tables);
 
-/* copy.c, for promote.c: applies the next block. Returns 1, 0 if no block counts, or an error:
- * -EAGAIN if the allowance is used up; -EBADMSG: the copy is damaged. */
+/* copy.c, for promote.c: applies the next block. Returns 1, or 0 if no further block has landed, or
+ * an error: -EAGAIN if the allowance is used up; -EBADMSG: the copy is damaged. */
 int copy_apply(struct row_copy *copy);
 struct row_copy *copy_find(const struct lane_job *job, uint32_t owner);
 /* Frees a copy and its tables. */

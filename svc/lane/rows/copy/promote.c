@@ -9,8 +9,9 @@
 
 /* ---- one table ---- */
 
-/* With BSP, a clock is applied to one shard after the other. Without BSP the progress of the shards
- * begins anew, and parts_resume() skips what the push in progress has changed. */
+/* Sets the progress of the shards. With BSP, the owner has applied the present clock to one shard
+ * after the other. Without BSP the progress begins anew, and parts_first_key() skips the keys to
+ * which the owner has applied the push in progress. */
 static void promote_shards(struct lane_table *table, uint32_t epoch)
 {
     bool is_bsp = table_is_bsp(table);
@@ -31,8 +32,8 @@ static void promote_shards(struct lane_table *table, uint32_t epoch)
         table->shard = 0;
 }
 
-/* A member has ended all clocks before the first one that is not applied. The later clocks that it
- * has ended follow with its standing. */
+/* Enters the members at the first clock that is not applied, because they have ended all earlier
+ * clocks. If a member has ended later clocks, it repeats the last one to this lane. */
 static int promote_clocks(struct lane_table *table)
 {
     struct allowance *allowance = &table->job->tables->allowance;
@@ -46,15 +47,16 @@ static int promote_clocks(struct lane_table *table)
         if (table->queues->ranks[rank].clock != CLOCK_NONE)
             error = table_clocks_enter(table->clocks, rank, first);
     }
-    /* a rank that has left sends no standing */
+    /* a rank that has left repeats nothing, so the state contains its clock */
     for (uint32_t rank = 0; error == 0 && rank < workers; rank++)
         if (table->queues->ranks[rank].clock > first)
             (void)table_clocks_end(table->clocks, rank, table->queues->ranks[rank].clock - 1);
     return error;
 }
 
-/* A rank that is no member, or has left, repeats no push, so its push in progress is applied to all
- * shards. With BSP there is no such push, unless the table had another consistency before. */
+/* Forgets the push in progress if its rank is no member or has left. Such a rank repeats no push,
+ * because the former owner has applied its pushes to all shards. With BSP the push is from a time
+ * when the table had another consistency. */
 static void promote_push(struct lane_table *table)
 {
     struct row_progress *before = &table->queues->logged.progress;

@@ -31,7 +31,8 @@ static void table_counts_shards(const struct lane_table *table, struct table_cou
     }
 }
 
-/* Adds the clocks of the members that are furthest ahead and behind. */
+/* Stores the smallest and largest clock of the members, and the lowest rank with the smallest
+ * clock. */
 static void table_counts_clocks(const struct lane_table *table, struct table_counts_row *row)
 {
     const struct table_clocks *clocks = table->clocks;

@@ -27,7 +27,7 @@ struct table_counts_row {
     uint64_t minimum_clock;
     /* largest clock of the members; without members, equal to minimum_clock */
     uint64_t largest_clock;
-    uint64_t behind_rank; /* lowest rank among the members at the minimum */
+    uint64_t behind_rank; /* lowest rank of the members whose clock is minimum_clock */
     uint64_t shards;      /* shards of the table on the lane */
 };
 

@@ -1,6 +1,6 @@
-/* Writes the log of changed rows. Blocks are made in the mapped ring, or, over a network, in a
- * second ring of this lane, from which one write at a time brings them to the replica lane.
- * RULES.md: A128, A129. */
+/* Writes the log of changed rows. If the ring is mapped, blocks are made in the ring. Over a
+ * network, blocks are made in a second ring on this lane, and one write at a time copies them to
+ * the replica lane. RULES.md: A128, A129. */
 #include "svc/lane/rows/log/row_log.h"
 
 #include "svc/lane/job/table.h"
@@ -13,8 +13,8 @@
 #include <errno.h>
 #include <string.h>
 
-/* The replica lane is informed of landed blocks in steps of this length, because each report wakes
- * its process. */
+/* The owner reports landed blocks only after this number of bytes, because each report wakes the
+ * process of the replica lane. */
 #define LOG_TOLD_BYTES (UINT64_C(1) << 20)
 
 static bool log_is_on(const struct row_log *log)
@@ -24,7 +24,8 @@ static bool log_is_on(const struct row_log *log)
 
 /* ---- begin and end ---- */
 
-/* A write in progress still reads `staging`, so the memory stays until row_log_free(). */
+/* Keeps `staging` until row_log_free(), because a write that is in progress still reads this
+ * memory. */
 static void log_reset(struct row_log *log, enum row_log_state state)
 {
     network_abort(&log->write);
@@ -63,7 +64,7 @@ void row_log_forget(const struct worker *holder)
         row_log_break(tables);
 }
 
-/* Ends the wait of all pushes for an earlier log. Their answers follow in the next turn. */
+/* Ends the wait of all pushes for an earlier log. The next turn sends their answers. */
 static void log_release_words(struct lane_tables *tables)
 {
     tables->log->holds_words = false;
@@ -167,7 +168,8 @@ static uint32_t log_count_tables(const struct lane_tables *tables)
     return count;
 }
 
-/* Finds the next table that the log contains; `after` NULL: the first one. NULL: no more. */
+/* Returns the next table after `after` that the log contains, or the first one if `after` is NULL.
+ * Returns NULL if no table follows. */
 static struct lane_table *log_next_table(struct lane_tables *tables, const struct lane_table *after)
 {
     struct list *node = after ? after->link.next : tables->tables.next;
@@ -197,7 +199,8 @@ const char *row_log_hear_ring(struct worker *holder, const struct record_ring *r
         ring->region < FABRIC_REGIONS_MAX ? fabric_region_bytes(holder->conn, ring->region) : 0;
     if (lent < LOG_RING_BYTES || ring->offset > lent - LOG_RING_BYTES)
         return "a ring outside the memory that the sender has lent";
-    /* an earlier copy has ended already, and its replica lane will receive an order to drop it */
+    /* an offer of an earlier copy is ignored, because that copy has ended; the coordinator orders
+     * its replica lane to drop it */
     if (!log || log->state != ROW_LOG_AWAITED || ring->copy != log->copy ||
         (holder->number & ~RECORD_HOLDER) != log->holder)
         return NULL;
@@ -221,7 +224,8 @@ const char *row_log_hear_taken(struct worker *holder, const struct record_taken 
     if (log_take(&log->writer, taken->position) < 0)
         return "a position of a log beyond its end";
     if (log->writer.taken > log->landed)
-        log->landed = log->writer.taken; /* the completion of the write follows */
+        /* applied blocks have landed; the write's completion follows */
+        log->landed = log->writer.taken;
     if (log->state == ROW_LOG_ENDING && log->writer.taken >= log->whole_at) {
         log->state = ROW_LOG_WHOLE;
         log_make_due(tables);
@@ -256,7 +260,8 @@ static char *log_ring(const struct row_log *log)
     return fabric_map(log->worker->conn, log->region, log->offset, LOG_RING_BYTES);
 }
 
-/* Begins a block. The caller has checked the room. NULL: the log has ended. */
+/* Begins a block, after the caller has checked that the ring has room. Returns NULL after a fault,
+ * which has ended the log. */
 static char *log_begin_block(struct lane_tables *tables, size_t bytes)
 {
     char *ring = log_ring(tables->log);
@@ -280,7 +285,7 @@ static struct log_head log_progress(const struct lane_table *table)
     const struct lane_shard *shard = table_shard_at(table, table->shard);
     bool is_midst = apply->table == table && shard;
     struct log_head head = {.table = table->id, .at_shard = table->shard};
-    /* with BSP a former owner of a promoted shard may have applied a part of the clock */
+    /* with BSP, the former owner of a promoted shard may have applied the clock up to this key */
     head.next = shard && (is_midst || table_is_bsp(table)) ? shard->progress.next : 0;
     if (table_is_bsp(table)) {
         head.clock = table->clock;
@@ -324,8 +329,8 @@ void row_log_states_changed(struct lane_tables *tables)
     job_wake(tables->job);
 }
 
-/* Returns the number of keys from `first` on that the copy has passed, so that their changes have
- * to follow. All later keys are copied with their changes. */
+/* Returns how many keys from `first` on the copy has passed. The log has to contain the changes of
+ * these keys. All later keys will be copied together with their changes. */
 static uint32_t log_passed(const struct lane_table *table, uint32_t shard,
                            const struct stripe *stripe, uint32_t first, uint32_t end)
 {
@@ -394,8 +399,9 @@ static bool log_awaits_import(const struct lane_tables *tables)
     return false;
 }
 
-/* Returns whether a push is open that a former owner has applied in part. The log has no place for
- * its progress beside that of the push that is applied now. */
+/* Returns whether a push is open that a former owner has applied in part. The copy is completed
+ * only after this push: a block describes the progress of one push, which is the push that is
+ * applied now. */
 static bool log_awaits_resumed(const struct lane_tables *tables)
 {
     list_for_each_entry (const struct lane_table, table, &tables->tables, link)
@@ -416,7 +422,7 @@ static void log_next_shard(struct row_log *log)
     log->table = log_next_table(table->job->tables, table);
 }
 
-/* Copies rows of one shard, at most one block. */
+/* Copies rows of one shard to the log, one block at most. */
 static void log_copy_rows(struct lane_tables *tables)
 {
     struct row_log *log = tables->log;
@@ -435,7 +441,8 @@ static void log_copy_rows(struct lane_tables *tables)
         log_next_shard(log);
 }
 
-/* Writes the state of one table. Returns false if no state is due. */
+/* Writes the state of one table whose state has changed since it was last written. Returns false if
+ * there is no such table. */
 static bool log_write_due_state(struct lane_tables *tables)
 {
     list_for_each_entry (struct lane_table, table, &tables->tables, link) {
@@ -478,7 +485,8 @@ static bool log_copy(struct lane_tables *tables)
 
 /* ---- transfer ---- */
 
-/* Posts a write of the blocks that follow the landed ones, up to the end of the ring. */
+/* Posts a write of the blocks that were not posted yet, up to the end of the ring. Has no effect
+ * while a write is in progress. */
 static void log_post(struct lane_tables *tables)
 {
     struct row_log *log = tables->log;
@@ -502,7 +510,7 @@ static bool log_tell(struct row_log *log)
     const struct record_logged record = {
         .kind = RECORD_LOGGED, .copy = log->copy, .position = log->landed};
     if (!is_due || fabric_send(log->worker->conn, &record, sizeof record, NULL, 0) < 0)
-        return false; /* without room, the event ROOM follows */
+        return false; /* if the send queue is full, the event ROOM starts another attempt */
     log->told = log->landed;
     return true;
 }
@@ -511,7 +519,8 @@ bool row_log_work(struct lane_tables *tables)
 {
     struct row_log *log = tables->log;
     bool has_work = false;
-    /* the replica lane has no place for a table that was placed or promoted later */
+    /* a table was placed or promoted after the begin of the log, and the replica lane has no place
+     * for this table */
     if (log_is_on(log) && log->tables_count != log_count_tables(tables))
         row_log_break(tables);
     if (!log_is_on(log))

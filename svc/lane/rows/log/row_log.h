@@ -1,8 +1,8 @@
 /* The owner's log of changed rows of all tables of a job on this lane. The lane writes the blocks
  * into a ring of the replica lane (svc/lane/table/log.h), whose process is connected like a replica
- * holder. First the lane copies all rows; changes of rows that were copied already follow in the
- * same ring. When the copy is whole, the words of pushes wait until the log has landed (A128).
- * Thread: the lane's. */
+ * holder. The lane first copies all rows into the ring. If a copied row changes, the lane writes
+ * the changed row to the same ring. After the copy is whole, the lane sends the word of a push only
+ * when the blocks with its changes have landed (A128). Thread: the lane's. */
 #ifndef GRADPOOL_LANE_ROWS_LOG_ROW_LOG_H
 #define GRADPOOL_LANE_ROWS_LOG_ROW_LOG_H
 
@@ -15,19 +15,19 @@ enum row_log_state {
     ROW_LOG_COPYING, /* rows are being copied */
     ROW_LOG_ENDING,  /* all rows are in the log, and the replica lane has not applied all of them */
     ROW_LOG_WHOLE,   /* the replica lane has a whole copy */
-    ROW_LOG_BROKEN,  /* the log has ended, and the coordinator has not named a replica lane again */
+    ROW_LOG_BROKEN, /* the log has ended early, and the coordinator has not begun another log yet */
 };
 
 struct row_log {
     enum row_log_state state;
-    /* the coordinator may have stored that the copy is whole, so words of pushes wait for the
-     * log */
+    /* words of pushes wait for the log, because the coordinator may have stored that the copy is
+     * whole */
     bool holds_words;
-    bool is_due;           /* the control thread has to report the state */
+    bool is_due;           /* the coordinator has to receive the state */
     uint32_t tables_count; /* number of tables in the log */
     uint32_t holder, copy; /* aggregator of the replica lane; number of the copy */
-    struct worker *worker; /* connection of this aggregator; NULL: none */
-    uint32_t region;       /* the ring in the memory that this aggregator lends */
+    struct worker *worker; /* connection of the aggregator `holder`; NULL: none */
+    uint32_t region;       /* place of the ring in the memory that `holder` lends */
     uint64_t offset;
     struct log_writer writer;
     /* positions up to which blocks are posted, have landed, and were reported to the replica
@@ -39,7 +39,7 @@ struct row_log {
     struct lane_table *table;
     uint32_t shard;
     uint64_t next;
-    uint64_t whole_at;   /* end of the block that completes the copy */
+    uint64_t whole_at;   /* position after the block that completes the copy */
     uint32_t open_bytes; /* payload of the open block of changed rows; 0: no block is open */
 };
 
@@ -61,32 +61,36 @@ void lane_end_log(struct lane *lane, uint32_t job);
 
 struct lane_log_report {
     uint32_t job, copy;
-    bool is_whole; /* otherwise the log has ended */
+    bool is_whole; /* false: the log has ended early */
 };
-/* Calls `each` for every log that is whole or broken, and was not reported before; `again`: for
- * every such log. */
+/* Calls `each` for every whole or broken log that was not reported yet. `again`: also for logs that
+ * were reported before. */
 void lane_each_log_report(struct lane *lane, bool again,
                           void (*each)(void *context, const struct lane_log_report *report),
                           void *context);
 
-/* Handles the offer of a ring. Returns NULL, or the fault for which the holder is disconnected. */
+/* Begins to copy rows into the offered ring. An offer for another copy is ignored. Returns NULL, or
+ * a text about the fault, after which the caller disconnects the holder. */
 const char *row_log_hear_ring(struct worker *holder, const struct record_ring *ring);
-/* Handles a report that blocks were applied. Returns as row_log_hear_ring(). */
+/* Frees the room of blocks that the replica lane has applied. Returns as row_log_hear_ring(). */
 const char *row_log_hear_taken(struct worker *holder, const struct record_taken *taken);
 /* Ends the log if this holder has lent the ring. */
 void row_log_forget(const struct worker *holder);
-/* Handles the end of a write. Returns false if no log has posted the write. */
+/* Records the end of a write. An error of the write ends the log. Returns false if no log has
+ * posted the write. */
 bool row_log_progress(struct lane_job *job, const void *context, int error);
 
-/* Ends the log because the replica lane cannot follow. Words continue to wait until the coordinator
- * has stored that no copy is whole. Without a log the call has no effect. */
+/* Ends the log, because the replica lane cannot have a whole copy any more. Words of pushes wait
+ * until the coordinator has stored that no copy is whole. Has no effect without a log. */
 void row_log_break(struct lane_tables *tables);
 /* Frees the log. */
 void row_log_free(struct lane_tables *tables);
 
-/* Copies rows, writes states that are due, and sends reports. Returns whether there was work. */
+/* Copies rows, writes changed states, posts writes, and reports landed blocks. Returns whether
+ * there was work. */
 bool row_log_work(struct lane_tables *tables);
-/* Returns whether rows may change now: the ring has room, and no state is due after the copy. */
+/* Returns whether rows may change now. A log must have room for a block and, after the copy, must
+ * contain the newest state of each table. */
 bool row_log_may_update(const struct lane_tables *tables);
 /* Writes the rows of the applied keys from position `first` of the stripe on, at most
  * LOG_PAYLOAD_BYTES_MAX. The block stays open until row_log_close(), which adds the progress of

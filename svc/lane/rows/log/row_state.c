@@ -32,8 +32,9 @@ size_t row_state_bytes_max(const struct lane_table *table)
     return row_state_bytes(ROW_SETTINGS_MAX, table->job->workers_count);
 }
 
-/* A rank that has left can send no standing, but all its pushes are applied, so its clock is
- * valid. Every other member stands at the first clock, and repeats its clock to the next owner. */
+/* Returns the clock of the rank that the state contains. A rank that has left cannot repeat its
+ * clock to the next owner, so the state contains its clock; all its pushes are applied. Every other
+ * member repeats its clock, so the state contains the first clock. */
 static uint64_t state_clock(const struct lane_table *table, uint32_t rank)
 {
     uint64_t clock = table_clocks_of(table->clocks, rank);
@@ -127,7 +128,7 @@ int row_state_read(struct lane_table *table, const void *payload, size_t bytes)
     return row_state_advance(table, &progress);
 }
 
-/* The owner applies one push at a time, so a block of another push shows that the push before is
+/* The owner applies one push at a time. So a block of another push shows that the previous push is
  * applied to all its shards. */
 static void state_begin_push(struct lane_table *table, const struct log_head *head)
 {

@@ -28,8 +28,8 @@ static void room_free_rows(void *context, void *memory, size_t bytes)
     arena_free(room->arena, &room->account, memory);
 }
 
-/* The allowance limits the rows, and the lane's memory limits all allowances, so the account has no
- * limit. */
+/* The account of the rows needs no limit: the allowance limits the rows of one job, and the memory
+ * of the lane limits the allowances of all jobs. */
 int room_make(struct lane_tables *tables)
 {
     int error = allowance_alloc(&tables->allowance, sizeof *tables->room, (void **)&tables->room);

@@ -12,8 +12,8 @@
 #include <errno.h>
 
 /* Returns whether no request to the table is open, and each member has ended all clocks before
- * `clock`. The lane then has all records of the former stage, because the end of a clock follows
- * them. */
+ * `clock`. The lane then has all records of the former stage, because each worker sends the end of
+ * a clock last. */
 static bool stage_is_over(const struct lane_table *table, uint64_t clock)
 {
     const struct row_queues *queues = table->queues;
@@ -24,7 +24,7 @@ static bool stage_is_over(const struct lane_table *table, uint64_t clock)
            (!table_is_bsp(table) || table->clock >= clock || table->clocks->members == 0);
 }
 
-/* Finds the error of a stage that does not fit the job; 0: the stage may begin. */
+/* Returns 0 if the stage may begin, or an error of lane_begin_stage(). */
 static int stage_check(const struct lane_job *job, const struct lane_stage *stage)
 {
     if (ranks_are_none(stage->ranks) || stage->consistency > TABLE_TERMS_ASP ||

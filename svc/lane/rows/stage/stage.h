@@ -12,7 +12,7 @@ struct lane_stage {
     uint64_t number;       /* from 1, larger than that of every earlier stage */
     const uint64_t *ranks; /* bitmap of RANKS_WORDS words, with at least one rank */
     uint64_t first_clock;  /* clock in which all members begin */
-    /* consistency of the tables that use the stage's consistency; `staleness` belongs to it */
+    /* for tables that use the consistency of the stage; `staleness` is for SSP */
     uint32_t consistency;
     uint32_t staleness;
 };
@@ -23,8 +23,8 @@ struct lane_stage {
  * before `first_clock`; -EINVAL: no rank, an unknown consistency, or a clock that has ended;
  * -ESTALE: a later stage has begun. After an error nothing has changed. */
 int lane_begin_stage(struct lane *lane, uint32_t job, const struct lane_stage *stage);
-/* Begins the stage in a promoted table whose former owner has answered all requests of the former
- * stage, but whose log does not contain the begin of this stage. */
+/* Begins the stage in a promoted table. The former owner had answered all requests of the previous
+ * stage, but its log does not contain the begin of this stage. */
 void stage_begin_table(struct lane_table *table, const struct lane_stage *stage);
 
 #endif
