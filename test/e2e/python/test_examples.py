@@ -145,7 +145,8 @@ class Pages(unittest.TestCase):
                         self.assertTrue(all(said), 'each rank prints')
 
     def test_the_stages_of_svrg_reach_the_loss_of_one_process(self):
-        (_, text), = PROGRAM.findall((SOURCE / 'client/python/STAGES.md').read_text('utf-8'))
+        _, text = PROGRAM.findall((SOURCE / 'client/python/STAGES.md').read_text('utf-8'))[0]
+        self.assertIn('svrg.py', text)
         source = pathlib.Path(service.folder) / 'svrg.py'
         source.write_text(text, encoding='utf-8')
         losses = {}
