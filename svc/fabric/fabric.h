@@ -87,12 +87,13 @@ struct fabric_options {
  * -ENOMEM. */
 int fabric_open(const char *kind, const struct fabric_options *options, struct fabric **ret_fabric);
 
-/* Loads the library that this kind of fabric needs. Takes 0.3 s for the first "ofi". For callers
- * that open the fabric later, in a place that must not wait. Any thread may call this function.
- * Returns 0 or an error of fabric_open(). */
+/* Loads the library that this kind of fabric needs, which takes 0.3 s for the first "ofi". A later
+ * fabric_open() in a place that must not wait then takes no such time. Any thread may call this
+ * function. Returns 0 or an error of fabric_open(). */
 int fabric_load(const char *kind);
-/* Makes each later fork() wait for the end of a load. Called before pthread_atfork() with a handler
- * that takes a lock under which fabric_open() is called, so that the handler runs first. */
+/* Makes each later fork() wait for the end of a load. If a caller of fabric_open() holds a lock
+ * which a handler of pthread_atfork() takes, register the handler after this call: it then
+ * runs first. */
 void fabric_watch_forks(void);
 
 /* Closes all connections without further events, and frees the fabric. NULL is allowed. */

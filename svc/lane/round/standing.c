@@ -231,8 +231,8 @@ static uint32_t silent_leavers(const struct piece *p, uint32_t *ret_left)
 
 /* Returns whether the stored state is the state before the open round. If no rank has the whole
  * result of a tensor, the round is repeated, even on a lane that has committed this piece. Such a
- * lane reverts to the parameters before the round, which are in the spare state (A19). In a job
- * that is not elastic, the ranks change between committed rounds, so no round is ever repeated. */
+ * lane reverts to the parameters before the round, which are in the spare state (A19). In a job of
+ * fixed ranks, stages change the ranks between committed rounds only, so no round is repeated. */
 static bool suits_state(struct piece *p)
 {
     if (p->round == p->state_round + 1)

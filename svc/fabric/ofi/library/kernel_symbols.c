@@ -1,5 +1,5 @@
-/* Defines fopen(). A program's own definition replaces the C library's definition in every library
- * that the program uses (meson.build exports the name). When libfabric initializes its providers,
+/* Defines fopen(). In all libraries of a program, the program's own definition replaces the C
+ * library's definition (meson.build exports the name). When libfabric initializes its providers,
  * `verbs` searches the whole table of the kernel's symbols for the function with which a driver
  * registers memory of GPUs: 0.07 s of CPU in each process. The fabric sends no memory of a GPU, so
  * this file need not be read. A libfabric that ignores the definition only starts slower. */
